@@ -58,11 +58,13 @@ pub(crate) struct Hint(u8);
 
 impl Hint {
     /// True if a space to which the hint does not lead may have an ASID all the same.
+    #[inline(always)]
     pub(crate) const fn is_shared(self) -> bool {
         self.0 & SHARED != 0
     }
 
     /// True on a CPU without PCIDs.
+    #[inline(always)]
     pub(crate) const fn is_without_pcid(self) -> bool {
         self.0 & NO_PCID != 0
     }
@@ -112,11 +114,13 @@ impl AsidTable {
         self.next.set(0);
     }
 
+    #[inline(always)]
     pub(crate) fn hint(&self, id: SpaceId) -> Hint {
         Hint(self.hints[id.0 as usize % HINTS].get())
     }
 
     /// The ASID of `id`, if its `hint` leads there.
+    #[inline(always)]
     pub(crate) fn recall(&self, hint: Hint, id: SpaceId) -> Option<Asid> {
         let asid = usize::from(hint.0) % ROOM;
         (self.ids[asid].get() == id.0).then_some(Asid(asid as u64))
@@ -144,6 +148,7 @@ impl AsidTable {
     }
 
     /// Recycles the next ASID in turn for `id`; whatever it named is forgotten (INV-8).
+    #[inline(always)]
     pub(crate) fn recycle_in_turn(&self, id: SpaceId) -> Asid {
         let asid = self.next.get();
         self.next.set(if asid == self.last.get() { 0 } else { asid + 1 });
@@ -151,11 +156,13 @@ impl AsidTable {
     }
 
     /// Recycles the ASID that was used longest ago for `id`; whatever it named is forgotten (INV-8).
+    #[inline(always)]
     pub(crate) fn recycle_oldest(&self, id: SpaceId) -> Asid {
         let oldest = self.order[self.last.get() as usize % ROOM].get();
         self.assign(oldest, id)
     }
 
+    #[inline(always)]
     fn assign(&self, asid: u8, id: SpaceId) -> Asid {
         let (index, hint) = (asid as usize % ROOM, &self.hints[id.0 as usize % HINTS]);
         let before = hint.get();
@@ -169,15 +176,18 @@ impl AsidTable {
 
     /// Gives the only ASID of a CPU without PCIDs to `id`. The CR3 write that follows drops all that it named, so it is
     /// current up to `generation` then. Every hint leads there already.
+    #[inline(always)]
     pub(crate) fn assign_only(&self, id: SpaceId, generation: Generation) {
         self.ids[0].set(id.0);
         self.generations[0].set(generation.0);
     }
 
+    #[inline(always)]
     pub(crate) fn generation(&self, asid: Asid) -> Generation {
         Generation(self.generations[asid.0 as usize % ROOM].get())
     }
 
+    #[inline(always)]
     pub(crate) fn set_generation(&self, asid: Asid, generation: Generation) {
         let held = &self.generations[asid.0 as usize % ROOM];
         debug_assert!(held.get() <= generation.0, "INV-3: an ASID's generation never falls");

@@ -191,6 +191,7 @@ impl<'t, 'k, H: Hardware> Cpu<'t, 'k, H> {
     /// The kernel's name of the space that this CPU has loaded last: for traces and watchdogs. Its end may be over, if
     /// the kernel's own page tables are loaded now.
     #[must_use]
+    #[inline(always)]
     pub fn loaded_token(&self) -> SpaceToken {
         SpaceToken(self.state.token.get())
     }

@@ -31,19 +31,23 @@ impl Presence {
     pub(crate) const RETURNING: Self = Self(u64::MAX - 2);
     const LAZY: u64 = 1 << 63;
 
+    #[inline(always)]
     pub(crate) const fn running(id: SpaceId) -> Self {
         Self(id.0)
     }
 
+    #[inline(always)]
     pub(crate) const fn lazy(id: SpaceId) -> Self {
         Self(id.0 | Self::LAZY)
     }
 
+    #[inline(always)]
     pub(crate) const fn as_lazy(self) -> Self {
         Self(self.0 | Self::LAZY)
     }
 
     /// The space that is loaded, running or lazily; that of the kernel if there is none.
+    #[inline(always)]
     pub(crate) const fn space(self) -> SpaceId {
         SpaceId(self.0 & !Self::LAZY)
     }
@@ -52,21 +56,25 @@ impl Presence {
     /// in the middle of a switch must, since it may have read the old generation. One that runs something else, or
     /// holds the space lazily, need not: it finds the new generation before it uses the space. Lazy CPUs are sorted out
     /// first, since there are often many.
+    #[inline(always)]
     pub(crate) fn may_run(self, space: SpaceId) -> bool {
         !self.is_lazy() && (self == Self::SWITCHING || self == Self::running(space))
     }
 
     /// True if no program can run here before the CPU has looked at a generation again.
+    #[inline(always)]
     pub(crate) const fn is_lazy(self) -> bool {
         self.0 & Self::LAZY != 0
     }
 
     /// True if no request is sent to it: it is offline, is still coming online, or never was.
+    #[inline(always)]
     pub(crate) const fn is_absent(self) -> bool {
         self.0 >= Self::RETURNING.0
     }
 
     /// True if it answers nobody: it is offline and has not begun to come online.
+    #[inline(always)]
     pub(crate) const fn is_offline(self) -> bool {
         self.0 >= Self::NEW.0
     }
@@ -86,6 +94,7 @@ impl Notice {
     }
 
     /// True if there is one. A CPU reads it after the fence that follows `presence := switching`.
+    #[inline(always)]
     pub(crate) fn is_posted(&self) -> bool {
         // Relaxed: ordered by that fence; what the notice is about is read from the space, which orders it.
         self.0.load(Ordering::Relaxed) != 0

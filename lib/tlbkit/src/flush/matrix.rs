@@ -99,6 +99,7 @@ impl<'k> RequestMatrix<'k> {
     ///
     /// # Panics
     /// If there is no such CPU.
+    #[inline(always)]
     pub(crate) fn outbox_word(&self, cpu: CpuId, mailbox: usize, index: usize) -> &'k AtomicU64 {
         &self.rows[self.start_of_outbox(cpu, mailbox) + index]
     }

@@ -409,6 +409,7 @@ pub enum Tables {
 }
 
 impl Tables {
+    #[inline(always)]
     const fn needs(self) -> Needs {
         match self {
             Self::Kept => Needs::NOTHING,

@@ -80,6 +80,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         self.assert_here();
     }
 
+    #[inline(always)]
     fn assert_may_wait(&self) {
         assert!(self.hardware.irqs_enabled(), "waiting for other CPUs with interrupts off");
     }
@@ -119,6 +120,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
 
     /// One turn of a wait for `late`, one of the CPUs that `missing` names; `resend` is called when the kernel's
     /// patience is over.
+    #[inline(always)]
     fn wait_a_turn<'a>(&self, late: CpuId, waited: &mut Waited, missing: impl Fn() -> Missing<'a>, resend: impl Fn()) {
         self.hardware.event(Event::Waiting(late));
         self.hardware.with_irqs_off(|irqs| self.answer(irqs));

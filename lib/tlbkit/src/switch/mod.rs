@@ -42,6 +42,13 @@ enum Cause {
     Request,
 }
 
+/// Whether destroyers post notices to the CPUs that hold a dying space: under some policies they never do.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Notices {
+    Posted,
+    NeverPosted,
+}
+
 impl<H: Hardware> Cpu<'_, '_, H> {
     /// Loads `to`, for a task of that space which runs next (Linux: `switch_mm_irqs_off`). Does nothing if the space is
     /// loaded and running already.
@@ -58,40 +65,40 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         if self.has_flag(flag::LEAVING_WORK) {
             return self.switch_and_settle(left, to, irqs);
         }
-        self.switch(to);
+        self.switch(to, Notices::Posted);
     }
 
     /// Switches by the shortest way. For a recent space, whose ASID the hint leads to, there is nothing to join and
     /// nothing to look for.
     #[inline(always)]
-    fn switch(&self, to: &AddressSpace<H::Set>) {
+    fn switch(&self, to: &AddressSpace<H::Set>, notices: Notices) {
         let hint = self.state.asids.hint(to.id);
         match self.state.asids.recall(hint, to.id) {
             Some(asid) => {
                 if self.has_flag(flag::LEAST_RECENT) {
                     self.state.asids.touch(asid);
                 }
-                self.enter(asid, to);
+                self.enter(asid, to, notices);
             }
-            None if hint.is_without_pcid() => self.switch_without_pcid(to),
-            None if hint.is_shared() => self.switch_by_search(to),
-            None => self.switch_to_new(to),
+            None if hint.is_without_pcid() => self.switch_without_pcid(to, notices),
+            None if hint.is_shared() => self.switch_by_search(to, notices),
+            None => self.switch_to_new(to, notices),
         }
     }
 
     /// Two recent spaces share a hint, and it leads to the other one. If the search finds an ASID, it corrects the
     /// hint.
     #[inline(never)]
-    fn switch_by_search(&self, to: &AddressSpace<H::Set>) {
+    fn switch_by_search(&self, to: &AddressSpace<H::Set>, notices: Notices) {
         match self.state.asids.search(to.id) {
-            Some(_) => self.switch(to),
-            None => self.switch_to_new(to),
+            Some(_) => self.switch(to, notices),
+            None => self.switch_to_new(to, notices),
         }
     }
 
     /// The switch to a space that has no ASID here, so that one has to be recycled.
     #[inline(never)]
-    fn switch_to_new(&self, to: &AddressSpace<H::Set>) {
+    fn switch_to_new(&self, to: &AddressSpace<H::Set>, notices: Notices) {
         to.cpus().join(self.id);
         let asids = &self.state.asids;
         let asid = if self.has_flag(flag::LEAST_RECENT) {
@@ -101,7 +108,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         } else {
             asids.recycle_in_turn(to.id)
         };
-        self.enter(asid, to);
+        self.enter(asid, to, notices);
     }
 
     /// The switch under a policy that owes something to the space, or to the kernel's CPU set, that CR3 no longer names
@@ -112,17 +119,18 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         if self.has_flag(flag::EXACT_SET) {
             to.cpus().join(self.id);
         }
-        self.switch(to);
+        let is_awaited = self.has_flag(flag::AWAITED);
+        self.switch(to, if is_awaited { Notices::Posted } else { Notices::NeverPosted });
         self.settle(left, left_token, irqs);
     }
 
     /// The switch of a CPU without PCIDs. The CR3 write drops everything that the only ASID named, so there is nothing
     /// to look for, and no user half to mark.
     #[inline(never)]
-    fn switch_without_pcid(&self, to: &AddressSpace<H::Set>) {
+    fn switch_without_pcid(&self, to: &AddressSpace<H::Set>, notices: Notices) {
         to.cpus().join(self.id);
         let newest = self.announce_switch(to);
-        if self.is_noticed() {
+        if notices == Notices::Posted && self.state.notice.is_posted() {
             self.state.asids.assign_only(to.id, Generation::NEVER);
             return self.enter_noticed(Asid::ONLY, to, newest);
         }
@@ -139,9 +147,9 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// Entries are kept only if the ASID's generation is the newest, read after joining (INV-12). Otherwise the same
     /// CR3 write flushes them, and those of the user half are flushed at the next return to user mode (INV-10).
     #[inline(always)]
-    fn enter(&self, asid: Asid, to: &AddressSpace<H::Set>) {
+    fn enter(&self, asid: Asid, to: &AddressSpace<H::Set>, notices: Notices) {
         let newest = self.announce_switch(to);
-        if self.is_noticed() {
+        if notices == Notices::Posted && self.state.notice.is_posted() {
             return self.enter_noticed(asid, to, newest);
         }
         self.load(asid, to, newest);
@@ -347,13 +355,6 @@ impl<H: Hardware> Cpu<'_, '_, H> {
 /// What a CPU owes to a space that dies while the CPU holds it in lazy TLB mode: its side of the race in
 /// `space/end.rs`.
 impl<H: Hardware> Cpu<'_, '_, H> {
-    /// True if a destroyer may have left a notice, which it does only under `AWAITED`. The first test is free on the short
-    /// path, where it is known to hold.
-    #[inline(always)]
-    fn is_noticed(&self) -> bool {
-        (!self.has_flag(flag::LEAVING_WORK) || self.has_flag(flag::AWAITED)) && self.state.notice.is_posted()
-    }
-
     /// Takes the notice that a destroyer may have left. This CPU leaves a space that it held lazily, and its presence
     /// says that it is switching.
     pub(crate) fn take_notice(&self) -> bool {
