@@ -48,14 +48,17 @@ impl Sets {
 
 /// What a copy with the protocol in it must have too: cargo looks for it even where its feature is off.
 pub(crate) const OBSERVED: &str = "sim/tlbkit-observed";
+/// What a copy with a library in it must have too: cargo looks for what tests need even where it builds none.
+pub(crate) const TESTKIT: &str = "lib/tlbkit-testkit";
 
 /// The crates that are judged by their own tests, and what they link.
-pub(crate) const TESTED_CRATES: [&str; 8] = [
+pub(crate) const TESTED_CRATES: [&str; 9] = [
     "lib/tlbkit",
     "lib/tlbkit-arch",
     "lib/tlbkit-pmap",
     "lib/tlbkit-x86",
     "lib/tlbkit-c",
+    TESTKIT,
     OBSERVED,
     "sim/tlbkit-workloads",
     "sim/tlbkit-sim",

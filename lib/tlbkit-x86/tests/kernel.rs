@@ -6,9 +6,10 @@ use std::cell::RefCell;
 
 use tlbkit::sync::AtomicU64;
 use tlbkit::{
-    AddressSpace, CpuId, CpuState, Cr3, Event, Features, Hardware, Invpcid, IrqsOff, Late, Missing, PhysAddr, Policy,
-    Reason, Scope, SpaceToken, Stride, Tlb, TlbGather, Translations, VirtAddr,
+    AddressSpace, CpuId, Event, Features, Hardware, Late, Missing, PhysAddr, Policy, Reason, Scope, SpaceToken, Stride,
+    TlbGather, Translations, VirtAddr,
 };
+use tlbkit_testkit::{TestCpu, Threads, tlb};
 use tlbkit_x86::{Apic, Kernel, X86Cpu};
 
 type Set = [AtomicU64; 1];
@@ -47,7 +48,8 @@ impl Kernel for Talkative {
 
     fn with_space_of<R>(&self, token: SpaceToken, f: impl FnOnce(&AddressSpace<Set>) -> R) -> R {
         self.hear(format!("space {}", token.0));
-        f(&AddressSpace::new(tlb(&[CpuState::new()]).fresh_id(), token, PhysAddr(0x5000), [AtomicU64::new(0)]))
+        let id = tlb(1, PhysAddr(0x1000), Policy::DEFAULT).fresh_id();
+        f(&AddressSpace::new(id, token, PhysAddr(0x5000), [AtomicU64::new(0)]))
     }
 
     fn apic_id(&self, cpu: CpuId) -> u32 {
@@ -82,11 +84,6 @@ impl Kernel for Talkative {
     fn wrong_cpu(&self, named: CpuId, here: CpuId) {
         self.hear(format!("wrong {} {}", named.0, here.0));
     }
-}
-
-fn tlb(cpus: &[CpuState]) -> Tlb<'_> {
-    let matrix = Box::leak((0..Tlb::matrix_words(cpus.len())).map(|_| AtomicU64::new(0)).collect::<Box<[_]>>());
-    Tlb::new(cpus, matrix, PhysAddr(0x1000), Policy::DEFAULT)
 }
 
 const FEATURES: Features = Features { pcid: true, invpcid: false };
@@ -147,70 +144,17 @@ fn the_clock_runs() {
     }
 }
 
-/// A machine whose other CPU never answers: only the protocol can name those that are missing.
-struct Deaf<'t> {
-    tell: &'t dyn Fn(Missing<'_>),
-}
-
-fn unanswered_flush(tell: &dyn Fn(Missing<'_>)) {
-    let cpus = [CpuState::new(), CpuState::new()];
-    let (tlb, deaf) = (tlb(&cpus), Deaf { tell });
-    for id in [1, 0] {
-        deaf.with_irqs_off(|irqs| tlb.cpu(CpuId(id), &deaf).bring_up(irqs));
-    }
-    let mut gather = TlbGather::new(Translations::<Set>::OfKernel, ());
-    let (cpu, va) = (tlb.cpu(CpuId(0), &deaf), VirtAddr(0xffff_9000_0000_0000));
-    gather.page(&cpu, va, Stride::Page4K, Scope::Global, Reason::KernelRemove);
-    gather.flush(&cpu).into_frames();
-}
-
-impl Hardware for Deaf<'_> {
-    type Set = Set;
-    type Token = SpaceToken;
-
-    fn features(&self) -> Features {
-        Features::default()
-    }
-
-    fn write_cr3(&self, _: Cr3) {}
-
-    fn invlpg(&self, _: VirtAddr) {}
-
-    fn invpcid(&self, _: Invpcid) {}
-
-    fn toggle_pge(&self) {}
-
-    fn send_ipi(&self, _: CpuId) {}
-
-    fn send_ipi_to_others(&self) {}
-
-    fn relax(&self) {}
-
-    fn patience_turns(&self) -> u32 {
-        1
-    }
-
-    fn patience_rounds(&self) -> u32 {
-        1
-    }
-
-    fn unanswered(&self, missing: Missing<'_>) {
-        (self.tell)(missing);
-    }
-
-    fn irqs_enabled(&self) -> bool {
-        true
-    }
-
-    fn with_irqs_off<R>(&self, f: impl FnOnce(&IrqsOff) -> R) -> R {
-        f(&IrqsOff::assume())
-    }
-
-    fn with_space_of<R>(&self, token: SpaceToken, _: impl FnOnce(&AddressSpace<Set>) -> R) -> R {
-        unreachable!("no test asks for a space, but for {token:?}")
-    }
-
-    fn now_cycles(&self) -> u64 {
-        0
-    }
+/// Of a machine whose other CPU never takes its interrupt: only the protocol can name the CPUs that are missing.
+fn unanswered_flush(report: &dyn Fn(Missing<'_>)) {
+    let deaf = Threads::new(Policy::DEFAULT, 2, PhysAddr(0x1000), &[]);
+    let soft = [1, 0].map(|id| TestCpu::new(&deaf, CpuId(id), Features::default()));
+    let [_, cpu] = soft.each_ref().map(|soft| {
+        let cpu = deaf.tlb.cpu(soft.id, soft);
+        soft.with_irqs_off(|irqs| cpu.bring_up(irqs));
+        cpu
+    });
+    let mut gather = TlbGather::new(Translations::OfKernel, ());
+    gather.page(&cpu, VirtAddr(0xffff_9000_0000_0000), Stride::Page4K, Scope::Global, Reason::KernelRemove);
+    let _outstanding = gather.issue(&cpu);
+    report(cpu.missing());
 }

@@ -2,7 +2,7 @@
 
 use super::change::Change;
 use crate::setup;
-use crate::workshop::{OBSERVED, Sets, Workshop};
+use crate::workshop::{OBSERVED, Sets, TESTKIT, Workshop};
 use anyhow::{Context, Result, bail};
 use std::fmt;
 use std::fs::{self, File};
@@ -83,8 +83,8 @@ pub(super) struct CratesCopy {
 impl CratesCopy {
     /// Copies them from the workspace at `root`.
     pub(super) fn new(root: &Path) -> Result<Self> {
-        const CRATES: [&str; 6] =
-            ["lib/tlbkit", "lib/tlbkit-arch", "lib/tlbkit-pmap", "lib/tlbkit-x86", "lib/tlbkit-c", OBSERVED];
+        const CRATES: [&str; 7] =
+            ["lib/tlbkit", "lib/tlbkit-arch", "lib/tlbkit-pmap", "lib/tlbkit-x86", "lib/tlbkit-c", TESTKIT, OBSERVED];
         Ok(Self { workshop: Workshop::new(root, &setup::target_dir(root).join("fences"), &CRATES)? })
     }
 

@@ -1,14 +1,15 @@
 //! One historical bug: applied to a copy, built, and looked for on the adversarial machine.
 
 use super::patch::Patch;
-use crate::workshop::{OBSERVED, Sets, Workshop};
+use crate::workshop::{OBSERVED, Sets, TESTKIT, Workshop};
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
 /// What the checker needs to be built.
-const CRATES: [&str; 5] = ["lib/tlbkit", "lib/tlbkit-arch", "lib/tlbkit-pmap", OBSERVED, "verify/tlbkit-check"];
+const CRATES: [&str; 6] =
+    ["lib/tlbkit", "lib/tlbkit-arch", "lib/tlbkit-pmap", TESTKIT, OBSERVED, "verify/tlbkit-check"];
 
 /// Each bug is built once and run for a second or two: a quick build is worth more than quick code.
 const QUICK: &[(&str, &str)] = &[

@@ -10,11 +10,11 @@ use super::bochs::{self, Bochs};
 use super::emulator::Threads::{Parallel, Repeatable};
 use super::emulator::{self, Boot, Ended, Threads};
 use crate::setup::{self, Ready};
-use crate::workshop::{OBSERVED, Workshop};
+use crate::workshop::{OBSERVED, TESTKIT, Workshop};
 
 /// What the kernel links. The kernel itself is a workspace of its own.
 const CRATES: &[&str] =
-    &["lib/tlbkit", "lib/tlbkit-arch", "lib/tlbkit-pmap", OBSERVED, "sim/tlbkit-workloads", "lib/tlbkit-x86"];
+    &["lib/tlbkit", "lib/tlbkit-arch", "lib/tlbkit-pmap", TESTKIT, OBSERVED, "sim/tlbkit-workloads", "lib/tlbkit-x86"];
 const KERNEL: &str = "metal/kernel";
 const NO_MUTANT: &str = "(none)";
 /// Seeds of a hunt. Most bugs are found with each of them.

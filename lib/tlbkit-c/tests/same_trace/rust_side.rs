@@ -1,9 +1,10 @@
-//! The calls in Rust.
+//! The calls in Rust. The hardware is not that of `tlbkit-testkit`, which has a TLB and a log for each CPU: compared is
+//! the order of all that both sides do on all CPUs, so both write into the one log of `log.rs`.
 
 use tlbkit::sync::AtomicU64;
 use tlbkit::{
-    AddressSpace, Cpu, CpuId, CpuState, Cr3, Destroyed, Event, Features, Hardware, Invpcid, IrqsOff, PhysAddr, Policy,
-    Reason, Scope, SpaceToken, Stride, Tables, Tlb, TlbBatch, TlbGather, Translations, UserFlush, VirtAddr,
+    AddressSpace, Cpu, CpuId, Cr3, Destroyed, Event, Features, Hardware, Invpcid, IrqsOff, PhysAddr, Policy, Reason,
+    Scope, SpaceToken, Stride, Tables, Tlb, TlbBatch, TlbGather, Translations, UserFlush, VirtAddr,
 };
 
 use super::calls::{Call, End, Flag, Item, Part, Range, Side, Step};
@@ -23,18 +24,11 @@ pub(crate) const fn frame(part: usize) -> u64 {
     0x7000 + part as u64
 }
 
-fn words(count: usize) -> Set {
-    Box::leak((0..count).map(|_| AtomicU64::new(0)).collect())
-}
-
 impl World {
     /// It is never given back, as a kernel's is not.
     pub(crate) fn new(policy: Policy) -> &'static Self {
-        let cpus = Box::leak((0..CPUS).map(|_| CpuState::new()).collect());
-        let tlb = Tlb::new(cpus, words(Tlb::matrix_words(CPUS as usize)), PhysAddr(ROOTS[0]), policy);
-        let set = || words(AddressSpace::set_words(CPUS as usize));
-        let spaces =
-            [0, 1].map(|n| AddressSpace::new(tlb.fresh_id(), SpaceToken(n), PhysAddr(ROOTS[n as usize + 1]), set()));
+        let tlb = tlbkit_testkit::tlb(CPUS as usize, PhysAddr(ROOTS[0]), policy);
+        let spaces = [0, 1].map(|n| tlbkit_testkit::space(&tlb, CPUS as usize, n, PhysAddr(ROOTS[n + 1])));
         Box::leak(Box::new(Self { tlb, spaces }))
     }
 

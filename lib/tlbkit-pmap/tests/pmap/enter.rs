@@ -1,8 +1,9 @@
 //! Frames mapped by hand: what was there before is gone from every CPU first, and is given back.
 
-use crate::common::{Machine, on_every_preset, words};
+use crate::common::{Machine, on_every_preset};
 use tlbkit::*;
 use tlbkit_pmap::{Backing, Error, Frame, Memory, Pmap, Protection, Pte, Purpose, Region, USER_END, Vm};
+use tlbkit_testkit::words;
 
 const PAGE: u64 = 4096;
 const BITS: u64 = Pte::PRESENT | Pte::WRITE | Pte::USER | Pte::NO_EXECUTE | Pte::ACCESSED | Pte::DIRTY;
@@ -43,10 +44,9 @@ fn a_frame_takes_the_place_of_another_which_is_given_back() {
         assert_eq!(enter(m, vm, va, frame(m, 12, 7)), Ok(3), "a table at each level below the first");
         assert_eq!((m.read(0, vm, va), m.read(1, vm, va)), (Ok(7), Ok(7)));
         let before = m.used();
-        *m.meanwhile.borrow_mut() =
-            Some(Box::new(move || assert!(!m.is_mapped(vm, va), "no new frame while CPU 1 may still use the old one")));
+        m.plan(move |_| assert!(!m.is_mapped(vm, va), "no new frame while CPU 1 may still use the old one"));
         assert_eq!(enter(m, vm, va, frame(m, 12, 8)), Ok(0));
-        assert!(m.meanwhile.borrow().is_none(), "CPU 0 had to wait for CPU 1");
+        assert!(m.meanwhile.borrow().is_empty(), "CPU 0 had to wait for CPU 1");
         assert_eq!((m.read(0, vm, va), m.read(1, vm, va)), (Ok(8), Ok(8)));
         assert_eq!(m.used(), before, "one frame came and one went");
     });

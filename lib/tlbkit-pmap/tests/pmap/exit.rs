@@ -24,12 +24,12 @@ fn program(policy: Policy) -> (&'static Machine, &'static Vm<'static>) {
 fn cost_of(m: &'static Machine, f: impl FnOnce()) -> Cost {
     let now = || Cost {
         interrupts: m.cpus[1].interrupts.get(),
-        full_flushes: m.cpus[0].full_flushes.get(),
-        cr3_writes: m.cpus[0].cr3_writes.get(),
+        full_flushes: m.full_flushes(0),
+        cr3_writes: m.cr3_writes(0),
     };
     let before = now();
     f();
-    m.cpus[1].serve();
+    m.deliver(1);
     let after = now();
     Cost {
         interrupts: after.interrupts - before.interrupts,

@@ -77,14 +77,14 @@ fn a_fault_does_not_wait_for_the_lock_of_another_table() {
         let child = fork(m, vm);
         assert_eq!(m.read(1, vm, va), Ok(1));
         m.run(0, vm);
-        *m.meanwhile.borrow_mut() = Some(Box::new(move || {
+        m.plan(move |_| {
             assert!(!m.is_mapped(vm, va), "CPU 0 replaces the page, holds the lock of its table and waits for CPU 1");
             for span in 1..32 {
                 m.write(1, vm, va + span * SPAN, 2).unwrap();
             }
-        }));
+        });
         m.write(0, vm, va, 3).unwrap();
-        assert!(m.meanwhile.borrow().is_none(), "CPU 0 had to wait");
+        assert!(m.meanwhile.borrow().is_empty(), "CPU 0 had to wait");
         m.end(0, vm);
         m.end(0, child);
     });
@@ -110,9 +110,9 @@ fn a_store_to_a_large_page_that_is_being_cut_reaches_the_copy() {
         let vm = m.space();
         let (va, frame) = held_large_page(m, vm);
         m.run(0, vm);
-        *m.meanwhile.borrow_mut() = Some(Box::new(move || m.write(1, vm, va, 42).unwrap()));
+        m.plan(move |_| m.write(1, vm, va, 42).unwrap());
         vm.protect(&m.cpu(0), m.mem, va + 4096, 1, Protection::Read).unwrap();
-        assert!(m.meanwhile.borrow().is_none(), "CPU 1 was told");
+        assert!(m.meanwhile.borrow().is_empty(), "CPU 1 was told");
         assert_eq!((m.read(0, vm, va), m.read(1, vm, va)), (Ok(42), Ok(42)));
         m.mem.put(frame);
         m.end(0, vm);
@@ -187,13 +187,14 @@ fn the_old_translation_of_a_large_page_is_gone_before_its_pieces_are_flushed() {
     let piece = second + 5 * 4096;
     m.write(0, vm, second, 1).unwrap();
     m.read(1, vm, second).unwrap();
-    assert!(m.cpus[1].holds_large(piece));
-    *m.meanwhile.borrow_mut() = Some(Box::new(move || {
-        // CPU 0 waits for the flush of the cut; when it waits again, it is for the piece that goes.
-        *m.meanwhile.borrow_mut() = Some(Box::new(move || assert!(!m.cpus[1].holds_large(piece))));
-    }));
+    assert!(m.holds_large(1, piece));
+    m.plan(move |_| {
+        // CPU 0 waits for the flush of the cut. When it waits again, it is for the piece that goes.
+        m.deliver(1);
+        m.plan(move |_| assert!(!m.holds_large(1, piece)));
+    });
     vm.unmap(&m.cpu(0), m.mem, piece, 1).unwrap();
-    assert!(m.meanwhile.borrow().is_none(), "it has waited twice");
+    assert!(m.meanwhile.borrow().is_empty(), "it has waited twice");
     m.end(0, vm);
 }
 
@@ -213,9 +214,9 @@ fn a_fault_elsewhere_goes_on_beside_the_flush_of_an_unmap() {
         let (ends, stays) = (anon(m, vm, 1), anon(m, vm, 1));
         m.write(0, vm, ends, 1).unwrap();
         m.write(1, vm, ends, 2).unwrap();
-        *m.meanwhile.borrow_mut() = Some(Box::new(move || m.write(1, vm, stays, 7).unwrap()));
+        m.plan(move |_| m.write(1, vm, stays, 7).unwrap());
         vm.unmap(&m.cpu(0), m.mem, ends, 1).unwrap();
-        assert!(m.meanwhile.borrow().is_none(), "CPU 0 has waited for the flush");
+        assert!(m.meanwhile.borrow().is_empty(), "CPU 0 has waited for the flush");
         assert_eq!((m.read(0, vm, stays), m.read(0, vm, ends)), (Ok(7), Err(Fault::Bad)));
         m.end(0, vm);
     });
@@ -228,13 +229,13 @@ fn a_region_is_mapped_and_ends_beside_the_flush_of_pages_given_back_elsewhere() 
         let given = anon(m, vm, 1);
         m.write(0, vm, given, 1).unwrap();
         m.write(1, vm, given, 2).unwrap();
-        *m.meanwhile.borrow_mut() = Some(Box::new(move || {
+        m.plan(move |_| {
             let other = anon(m, vm, 1);
             m.write(1, vm, other, 7).unwrap();
             vm.unmap(&m.cpu(1), m.mem, other, 1).unwrap();
-        }));
+        });
         vm.dontneed(&m.cpu(0), m.mem, given, 1).unwrap();
-        assert!(m.meanwhile.borrow().is_none(), "CPU 0 has waited for the flush");
+        assert!(m.meanwhile.borrow().is_empty(), "CPU 0 has waited for the flush");
         assert_eq!(m.read(1, vm, given), Ok(0));
         m.end(0, vm);
     });

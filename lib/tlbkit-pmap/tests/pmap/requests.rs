@@ -24,13 +24,13 @@ fn c_28_a_sweep_that_finds_an_entry_gone_whose_flush_is_to_come_flushes_too() {
         let va = anon(m, vm, 2);
         m.write(0, vm, va, 5).unwrap();
         assert_eq!(m.read(1, vm, va), Ok(5));
-        *m.meanwhile.borrow_mut() = Some(Box::new(move || {
+        m.plan(move |_| {
             assert!(!m.is_mapped(vm, va), "CPU 0 has unhooked the page and waits for CPU 1");
             vm.dontneed(&m.cpu(1), m.mem, va, 2).unwrap();
             assert_eq!(m.read(1, vm, va), Ok(0), "what the call promised");
-        }));
+        });
         vm.dontneed(&m.cpu(0), m.mem, va, 2).unwrap();
-        assert!(m.meanwhile.borrow().is_none(), "CPU 0 had to wait");
+        assert!(m.meanwhile.borrow().is_empty(), "CPU 0 had to wait");
         m.end(0, vm);
         assert_eq!(m.used(), 0);
     }
@@ -62,21 +62,21 @@ fn cost_of_an_overlap(policy: Policy, backing: Backing) -> (u32, u32) {
     m.idle(2);
     m.write(0, vm, mine, 5).unwrap();
     m.write(1, vm, other, 6).unwrap();
-    let costs = move || (m.cpus[0].full_flushes.get(), m.cpus[2].interrupts.get());
+    let costs = move || (m.full_flushes(0), m.cpus[2].interrupts.get());
     let alone = costs();
     vm.dontneed(&m.cpu(1), m.mem, other, 1).unwrap();
     assert_eq!(costs(), alone, "nobody else was at work");
     m.write(1, vm, other, 6).unwrap();
     let seen = std::rc::Rc::new(std::cell::Cell::new((0, 0)));
     let cost = seen.clone();
-    *m.meanwhile.borrow_mut() = Some(Box::new(move || {
+    m.plan(move |_| {
         let before = costs();
         vm.dontneed(&m.cpu(1), m.mem, other, 1).unwrap();
         let after = costs();
         cost.set((after.0 - before.0, after.1 - before.1));
-    }));
+    });
     vm.dontneed(&m.cpu(0), m.mem, mine, 1).unwrap();
-    assert!(m.meanwhile.borrow().is_none(), "CPU 0 had to wait");
+    assert!(m.meanwhile.borrow().is_empty(), "CPU 0 had to wait");
     m.end(0, vm);
     seen.get()
 }
@@ -143,7 +143,7 @@ fn inv_9_what_is_withdrawn_is_put_back_when_it_is_finished() {
         assert_eq!(left, (64..70).chain(512..514).collect::<Vec<_>>(), "64 at most, and of one table");
         assert_eq!(m.used(), used, "other CPUs may still use them");
         while !most.is_done(&m.cpu(0)) {
-            m.cpus[1].serve();
+            m.deliver(1);
         }
         most.finish(&m.cpu(0), m.mem);
         assert_eq!((m.used(), m.read(1, vm, at(0))), (used - 64, Ok(0)));
@@ -180,10 +180,10 @@ fn full_flushes_to_protect(policy: Policy, region: Region) -> u32 {
     let vm = m.space();
     let va = vm.map_region(&m.cpu(0), region).unwrap();
     m.write(0, vm, va, 1).unwrap();
-    let before = m.cpus[0].full_flushes.get();
+    let before = m.full_flushes(0);
     vm.protect(&m.cpu(0), m.mem, va, region.pages, Protection::Read).unwrap();
     assert_eq!(m.write(0, vm, va, 2), Err(Fault::Bad));
-    m.cpus[0].full_flushes.get() - before
+    m.full_flushes(0) - before
 }
 
 #[test]
@@ -204,11 +204,11 @@ fn pages_that_are_withdrawn_are_flushed_one_by_one() {
     let vm = m.space();
     let va = anon(m, vm, 8);
     (0..8).for_each(|page| m.write(0, vm, va + page * PAGE, 5).unwrap());
-    let full = m.cpus[0].full_flushes.get();
+    let full = m.full_flushes(0);
     m.mem.log.borrow_mut().clear();
     Withdrawal::take(&m.cpu(0), m.mem, vm, va + 2 * PAGE, 3).finish(&m.cpu(0), m.mem);
     let flushed = m.mem.log.borrow().iter().filter(|event| **event == Seen::Flushed).count();
-    assert_eq!((m.cpus[0].full_flushes.get() - full, flushed), (0, 3));
+    assert_eq!((m.full_flushes(0) - full, flushed), (0, 3));
     m.end(0, vm);
 }
 

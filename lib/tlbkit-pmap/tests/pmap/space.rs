@@ -324,7 +324,7 @@ fn kernel_windows_are_flushed_everywhere_before_their_frames_go() {
         assert_eq!((m.kernel_read(0, va), m.kernel_read(1, va)), (Some(6), Some(6)));
         assert_eq!(m.mem.references(b), 2);
         m.kernel.unmap(&m.cpu(0), m.mem, window);
-        m.cpus[1].serve();
+        m.deliver(1);
         assert_eq!((m.kernel_read(0, va), m.kernel_read(1, va)), (None, None));
         assert_eq!(m.mem.references(b), 1);
         let again = m.kernel.map(&m.cpu(0), m.mem, [a]).unwrap().unwrap();

@@ -1,74 +1,16 @@
-//! Do-nothing hardware: takes each value from the compiler, so that it must be computed, and does nothing with it.
+//! The machine on which paths are counted: sixteen CPUs of do-nothing hardware, and the calls that are counted.
 
 use std::hint::black_box;
 
 use tlbkit::sync::AtomicU64;
 use tlbkit::{
-    AddressSpace, Cpu, CpuId, CpuSetUpkeep, CpuState, Cr3, Features, Hardware, Invpcid, IrqsOff, PhysAddr, Policy,
-    Reason, Scope, SpaceToken, Stride, Tags, Tlb, TlbGather, Translations, VirtAddr,
+    AddressSpace, Cpu, CpuId, CpuSetUpkeep, IrqsOff, PhysAddr, Policy, Reason, Scope, SpaceToken, Stride, Tags, Tlb,
+    TlbGather, Translations, VirtAddr,
 };
+use tlbkit_testkit::{leak, words};
 
-pub(crate) struct Nothing {
-    tlb: &'static Tlb<'static>,
-    spaces: &'static [AddressSpace],
-}
-
-impl Hardware for Nothing {
-    type Set = &'static [AtomicU64];
-    type Token = SpaceToken;
-
-    #[inline(always)]
-    fn features(&self) -> Features {
-        Features { pcid: true, invpcid: true }
-    }
-    #[inline(always)]
-    fn write_cr3(&self, cr3: Cr3) {
-        black_box(cr3.0);
-    }
-    #[inline(always)]
-    fn invlpg(&self, va: VirtAddr) {
-        black_box(va.0);
-    }
-    #[inline(always)]
-    fn invpcid(&self, what: Invpcid) {
-        black_box(what);
-    }
-    fn toggle_pge(&self) {}
-    /// Remote CPUs finish instantly: the target's answer is not part of what is counted, only its cleared bit is.
-    #[inline(always)]
-    fn send_ipi(&self, to: CpuId) {
-        black_box(to.0);
-        self.finish_elsewhere(to);
-    }
-    #[inline(always)]
-    fn send_ipi_to_others(&self) {
-        (1..8).for_each(|cpu| self.finish_elsewhere(CpuId(cpu)));
-    }
-    fn relax(&self) {}
-    #[inline(always)]
-    fn irqs_enabled(&self) -> bool {
-        true
-    }
-    #[inline(always)]
-    fn with_irqs_off<R>(&self, f: impl FnOnce(&IrqsOff) -> R) -> R {
-        f(&IrqsOff::assume())
-    }
-    #[inline(always)]
-    fn with_space_of<R>(&self, token: SpaceToken, f: impl FnOnce(&AddressSpace<Self::Set>) -> R) -> R {
-        f(&self.spaces[token.0 as usize])
-    }
-    fn now_cycles(&self) -> u64 {
-        0
-    }
-}
-
-impl Nothing {
-    /// Its name toggles the count: it is left out of a path that is counted, and counted in one that is not.
-    #[inline(never)]
-    fn finish_elsewhere(&self, cpu: CpuId) {
-        self.tlb.cpu(cpu, self).answer(&IrqsOff::assume());
-    }
-}
+/// The hardware of this benchmark.
+pub(crate) type Nothing = tlbkit_testkit::Nothing<&'static [AtomicU64]>;
 
 /// How another CPU holds a space.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -133,10 +75,6 @@ fn revoke(cpu: &Cpu<'_, 'static, Nothing>, space: &AddressSpace) {
     gather.flush(cpu).into_frames();
 }
 
-fn leak<T>(items: impl Iterator<Item = T>) -> &'static [T] {
-    items.collect::<Vec<_>>().leak()
-}
-
 const CPUS: usize = 16;
 
 /// Our default but for its slots, which are taken in turn as Linux does.
@@ -152,12 +90,10 @@ pub(crate) fn kept(policy: Policy) -> Policy {
 impl Bench {
     /// Sixteen CPUs, twelve spaces; CPU 0 runs space 0.
     pub(crate) fn new(policy: Policy) -> Self {
-        let cpus = leak((0..CPUS).map(|_| CpuState::new()));
-        let matrix = leak((0..Tlb::matrix_words(CPUS)).map(|_| AtomicU64::new(0)));
-        let tlb: &Tlb<'_> = Box::leak(Box::new(Tlb::new(cpus, matrix, PhysAddr(0x1000), policy)));
+        let tlb: &Tlb<'_> = Box::leak(Box::new(tlbkit_testkit::tlb(CPUS, PhysAddr(0x1000), policy)));
         let spaces = leak((0..12).map(|n| {
-            let set = leak((0..8).map(|_| AtomicU64::new(0)));
-            AddressSpace::new(tlb.fresh_id(), SpaceToken(n), PhysAddr(0x10_0000 + n * 0x2000), &set[..1])
+            let root = PhysAddr(0x10_0000 + n * 0x2000);
+            AddressSpace::new(tlb.fresh_id(), SpaceToken(n), root, &words(8)[..1])
         }));
         let bench = Self { tlb, hardware: Nothing { tlb, spaces }, spaces, irqs: IrqsOff::assume() };
         (0..CPUS as u32).for_each(|cpu| tlb.cpu(CpuId(cpu), &bench.hardware).bring_up(&bench.irqs));

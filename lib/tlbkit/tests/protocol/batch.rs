@@ -70,7 +70,7 @@ fn inv_5_a_lazy_cpu_is_left_alone_unless_a_table_is_freed() {
     for is_table in [false, true] {
         let world = world(2);
         world.quiet(1, |cpu, irqs| cpu.enter_lazy(irqs));
-        world.cores[1].task.set(None);
+        world.cpus[1].kept.task.set(None);
         let mut batch = Batch::new(Vec::new());
         evict(world, &mut batch, &[1]);
         if is_table {

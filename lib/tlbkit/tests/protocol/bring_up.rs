@@ -13,7 +13,7 @@ fn leave_rubbish(world: &World, cpu: usize) {
     let stamp = memory.map(Owner::Kernel, KERNEL + (1 << 40) + ((cpu as u64) << 30), Stride::Page4K);
     memory.unhook(Owner::Kernel, KERNEL + (1 << 40) + ((cpu as u64) << 30));
     memory.free(&[stamp]);
-    let mut tlb = world.cores[cpu].tlb.borrow_mut();
+    let mut tlb = world.cpus[cpu].tlb.borrow_mut();
     for pcid in (0..16).flat_map(|n| [Pcid(n), Pcid(n).user_half()]) {
         for (start, is_global) in [(USER, false), (KERNEL, false), (KERNEL, true)] {
             let held = Translation { pcid, start: VirtAddr(start), stride: Stride::Page4K, is_global };
@@ -34,7 +34,7 @@ fn inv_12_a_restarted_cpu_keeps_nothing_of_what_its_tlb_held() {
         world.switch(0, space);
         leave_rubbish(world, 0);
         world.bring_up(0);
-        assert!(world.cores[0].tlb.borrow().translations.is_empty() && world.cores[0].tlb.borrow().paths.is_empty());
+        assert!(world.cpus[0].tlb.borrow().translations.is_empty() && world.cpus[0].tlb.borrow().paths.is_empty());
         world.switch(0, space);
         assert!(world.touch(0, USER).is_some() && world.touch_in_kernel(0, KERNEL).is_some());
     }
@@ -86,7 +86,7 @@ fn asked_by_first(world: &'static World) -> Vec<u32> {
 
 /// What CPU 1 executes when it is brought up after it was stopped by force.
 fn stopped_and_back(world: &'static World) -> Vec<Did> {
-    world.cores[1].is_online.set(false);
+    world.cpus[1].is_online.set(false);
     world.tlb.declare_stopped(CpuId(1));
     world.forget_logs();
     world.bring_up(1);
@@ -113,13 +113,13 @@ fn what_was_asked_of_a_cpu_that_stopped_while_it_first_came_is_not_carried_out_e
     world.map_kernel(KERNEL);
     world.delivery.set(Delivery::Queued);
     // Before its CR3 write: in the midst of the bring-up.
-    *world.cores[1].nmi.borrow_mut() = Some(Box::new(|world| {
+    *world.cpus[1].kept.nmi.borrow_mut() = Some(Box::new(|world| {
         ask_second_cpu(world, KERNEL);
         std::panic::resume_unwind(Box::new("stopped"));
     }));
     assert!(catch_unwind(AssertUnwindSafe(|| world.bring_up(1))).is_err());
-    world.cores[1].nmi.take();
-    world.cores[1].irqs.set(true);
+    world.cpus[1].kept.nmi.take();
+    world.cpus[1].irqs.set(true);
     let back = stopped_and_back(world);
     assert_eq!(asked_by_first(world), [] as [u32; 0]);
     assert_eq!(back, stopped_and_back(world));

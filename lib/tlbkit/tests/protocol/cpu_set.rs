@@ -7,7 +7,7 @@ use crate::machine::{Owner, USER, World, interrupted};
 
 fn members(world: &World, space: usize) -> Vec<u32> {
     let set = world.at(space).cpus();
-    (0..world.cores.len() as u32).filter(|&cpu| set.contains(CpuId(cpu), Ordering::Relaxed)).collect()
+    (0..world.cpus.len() as u32).filter(|&cpu| set.contains(CpuId(cpu), Ordering::Relaxed)).collect()
 }
 
 fn policy(cpu_set: CpuSetUpkeep) -> Policy {

@@ -28,7 +28,7 @@ fn a_foreign_space_is_seen_and_the_own_comes_back() {
     let mine = world.touch(0, USER);
     let theirs = look(world, 0, foreign);
     assert!(theirs.is_some() && theirs != mine);
-    assert_eq!(world.cores[0].cr3.get().root(), root_of(own));
+    assert_eq!(world.cpus[0].cr3.get().root(), root_of(own));
     assert_eq!(world.touch(0, USER), mine);
     assert_eq!(look(world, 0, own), mine, "the own space needs no switch");
 }
@@ -49,10 +49,10 @@ fn a_space_that_was_held_lazily_is_not_loaded_again() {
     world.switch(0, own);
     world.lazy(0);
     assert!(look(world, 0, foreign).is_some());
-    assert_eq!(world.cores[0].cr3.get().root(), KERNEL_ROOT);
+    assert_eq!(world.cpus[0].cr3.get().root(), KERNEL_ROOT);
     world.load_kernel(0);
     assert!(look(world, 0, foreign).is_some());
-    assert_eq!(world.cores[0].cr3.get().root(), KERNEL_ROOT);
+    assert_eq!(world.cpus[0].cr3.get().root(), KERNEL_ROOT);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Generations: requests that arrive in another order than they were made, and requests that arrive too late.
 
-use tlbkit::{Batching, Compare, History, Policy, RangeRule, Reason, Scope, Stride, VirtAddr};
+use tlbkit::{Batching, Compare, CpuId, History, Policy, RangeRule, Reason, Scope, Stride, VirtAddr};
 
 use crate::machine::{Delivery, Did, KERNEL, Owner, USER, World, cr3s, invlpgs};
 
@@ -24,7 +24,7 @@ fn reversed(first: impl FnOnce(&'static World) + 'static, second: impl FnOnce(&'
     world.touch_in_kernel(2, KERNEL);
     world.delivery.set(Delivery::Queued);
     world.forget_logs();
-    world.meanwhile.borrow_mut().push_back(Box::new(second));
+    world.plan(second);
     first(world);
     world.use_all_pages(2);
     world.log(2)
@@ -127,7 +127,7 @@ fn c_63_an_interrupt_that_nobody_asked_for_is_harmless() {
     world.map(space, USER);
     world.switch(1, space);
     world.forget_logs();
-    world.cores[1].has_ipi.set(true);
+    world.apics.send(CpuId(1));
     world.deliver(1);
     assert_eq!(world.log(1), []);
     let mut late = Vec::new();

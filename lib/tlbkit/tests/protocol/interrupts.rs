@@ -36,7 +36,7 @@ fn sent_while_one_is_on_its_way(cpus: usize, [first, busy, sender]: [usize; 3]) 
     }
     world.forget_logs();
     world.delivery.set(Delivery::Queued);
-    world.meanwhile.borrow_mut().push_back(Box::new(move |world| world.revoke(sender, Owner::Kernel, &[KERNEL])));
+    world.plan(move |world| world.revoke(sender, Owner::Kernel, &[KERNEL]));
     world.unmap(first, space, &[USER]);
     assert_eq!(interrupted(&world.log(first)), [busy as u32]);
     assert!((0..cpus).all(|cpu| world.touch_in_kernel(cpu, KERNEL).is_none()));

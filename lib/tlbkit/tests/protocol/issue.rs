@@ -209,7 +209,7 @@ fn c_64_a_request_that_finds_no_mailbox_is_asked_by_its_wait() {
     assert_eq!(interrupted(&world.log(0)), [], "nobody was asked");
     assert_eq!(world.touch(0, page(RING)), None, "but this CPU has flushed");
     world.enter_kernel(0);
-    world.meanwhile.borrow_mut().push_back(Box::new(|world| answer(world, 1)));
+    world.plan(|world| answer(world, 1));
     wait(world, 0, last);
     assert_eq!(interrupted(&world.log(0)), [1]);
     assert_eq!(world.touch(1, page(RING)), None);
@@ -282,11 +282,11 @@ fn inv_7_waiting_for_an_issued_flush_with_interrupts_off_is_an_error() {
 #[test]
 fn inv_7_nothing_is_issued_inside_the_wait_of_another() {
     let world = two();
-    world.meanwhile.borrow_mut().push_back(Box::new(|world| {
+    world.plan(|world| {
         let inside = catch_unwind(AssertUnwindSafe(|| drop(issue(world, 0, 1))));
         assert!(inside.is_err());
-        world.cores[0].irqs.set(true);
-    }));
+        world.cpus[0].irqs.set(true);
+    });
     let pending = issue(world, 0, 0);
     wait(world, 0, pending);
 }
@@ -318,7 +318,7 @@ fn c_62_a_wait_elsewhere_ends_when_a_responder_has_left_and_takes_nothing_back()
     let world = several(3, 2, Policy { cpu_set: CpuSetUpkeep::Trimmed { every: 0 }, ..Policy::default() });
     let mut pending = issue(world, 0, 0);
     answer(world, 2);
-    world.cores[1].is_online.set(false);
+    world.cpus[1].is_online.set(false);
     world.tlb.declare_stopped(CpuId(1));
     // Relaxed: one thread.
     let matrix = || world.matrix.iter().map(|word| word.load(Ordering::Relaxed)).collect::<Vec<_>>();
@@ -334,14 +334,14 @@ fn c_62_a_wait_elsewhere_ends_when_a_responder_has_left_and_takes_nothing_back()
 fn c_63_a_late_cpu_is_asked_again_by_whoever_waits() {
     for waiter in [0, 2] {
         let world = several(3, 1, Policy { cpu_set: CpuSetUpkeep::Trimmed { every: 0 }, ..Policy::default() });
-        world.cores[waiter].about_late.set(Late::AskAgain);
+        world.cpus[waiter].about_late.set(Late::AskAgain);
         world.delivery.set(Delivery::Lost);
         let pending = issue(world, 0, 0);
         world.delivery.set(Delivery::Queued);
         answer(world, 2);
         world.forget_logs();
         wait(world, waiter, pending);
-        assert_eq!(*world.cores[waiter].was_late.borrow(), [1]);
+        assert_eq!(*world.cpus[waiter].was_late.borrow(), [1]);
         assert!(world.log(waiter).contains(&Did::Ipi(1)), "cpu{waiter}");
     }
 }
@@ -353,10 +353,10 @@ fn inv_6_a_cpu_that_comes_back_ends_all_that_it_had_issued() {
     let issued: Vec<_> = (0..RING).map(|n| issue(world, 0, n)).collect();
     world.tlb.declare_stopped(CpuId(0));
     world.forget_logs();
-    world.meanwhile.borrow_mut().push_back(Box::new(|world| {
+    world.plan(|world| {
         assert!(world.log(0).contains(&Did::Ipi(1)), "it asks again");
         answer(world, 1);
-    }));
+    });
     world.bring_up(0);
     world.cpu(0).missing().for_each(|cpu| panic!("{cpu:?} is still asked"));
     world.switch(0, 0);
@@ -379,7 +379,7 @@ fn inv_6_a_cpu_that_comes_back_forgets_no_mailbox() {
         }
         (1..=RING).filter(|&cpu| cpu != kept + 1).for_each(|cpu| answer(world, cpu));
         world.tlb.declare_stopped(CpuId(0));
-        world.meanwhile.borrow_mut().push_back(Box::new(move |world| answer(world, kept + 1)));
+        world.plan(move |world| answer(world, kept + 1));
         world.bring_up(0);
         world.cpu(0).missing().for_each(|cpu| panic!("{cpu:?} is still asked"));
     }

@@ -27,9 +27,8 @@ fn stop() {
 
 /// What happens at the `turn`th turn of the next wait.
 fn at_turn(world: &World, turn: usize, act: impl FnOnce(&'static World) + 'static) {
-    let mut meanwhile = world.meanwhile.borrow_mut();
-    (0..turn).for_each(|_| meanwhile.push_back(Box::new(|_| ())));
-    meanwhile.push_back(Box::new(act));
+    (0..turn).for_each(|_| world.plan(|_| ()));
+    world.plan(act);
 }
 
 #[test]
@@ -37,21 +36,21 @@ fn a_late_cpu_is_named_after_the_bound_that_the_kernel_set() {
     let (world, space) = two(Policy::default());
     at_turn(world, 20, |world| world.quiet(1, |cpu, irqs| cpu.answer(irqs)));
     world.unmap(0, space, &[USER]);
-    assert_eq!(*world.cores[0].was_late.borrow(), [1, 1], "after 8 turns and after 16");
+    assert_eq!(*world.cpus[0].was_late.borrow(), [1, 1], "after 8 turns and after 16");
     assert_eq!(world.touch(1, USER), None);
 }
 
 #[test]
 fn c_63_a_lost_interrupt_is_sent_again_and_the_request_carried_out_once() {
     let (world, space) = two(Policy::default());
-    world.cores[0].about_late.set(Late::AskAgain);
+    world.cpus[0].about_late.set(Late::AskAgain);
     at_turn(world, 5, |world| world.delivery.set(Delivery::AtOnce));
     world.unmap(0, space, &[USER]);
     let sent = world.log(0).iter().filter(|did| matches!(did, Did::Ipi(1))).count();
     assert_eq!(sent, 2);
     assert_eq!(world.touch(1, USER), None);
     world.delivery.set(Delivery::Lost);
-    world.cores[0].about_late.set(Late::Wait);
+    world.cpus[0].about_late.set(Late::Wait);
     world.map(space, USER + 0x1000);
     at_turn(world, 0, |world| world.quiet(1, |cpu, irqs| cpu.answer(irqs)));
     world.unmap(0, space, &[USER + 0x1000]);
@@ -64,7 +63,7 @@ fn stopped_while_asked(target: Owner, back: Option<usize>) {
     world.touch_in_kernel(1, KERNEL);
     let va = if target == Owner::Kernel { KERNEL } else { USER };
     at_turn(world, 0, |world| {
-        world.cores[1].is_online.set(false);
+        world.cpus[1].is_online.set(false);
         world.tlb.declare_stopped(CpuId(1));
     });
     if let Some(turns) = back {
@@ -72,7 +71,7 @@ fn stopped_while_asked(target: Owner, back: Option<usize>) {
     }
     world.revoke(0, target, &[va]);
     if back.is_none() {
-        assert_eq!(*world.cores[0].was_late.borrow(), [], "it was withdrawn, so nobody is missing");
+        assert_eq!(*world.cpus[0].was_late.borrow(), [], "it was withdrawn, so nobody is missing");
         world.bring_up(1);
     }
     world.switch(1, space);
@@ -115,8 +114,8 @@ fn inv_6_a_cpu_that_was_stopped_is_not_back_while_its_request_is_carried_out() {
     let note = Rc::clone(&waited);
     at_turn(world, 0, move |world| {
         // Before its CR3 write: in the midst of the answer.
-        *world.cores[1].nmi.borrow_mut() = Some(Box::new(move |world| {
-            world.cores[0].is_online.set(false);
+        *world.cpus[1].kept.nmi.borrow_mut() = Some(Box::new(move |world| {
+            world.cpus[0].is_online.set(false);
             world.tlb.declare_stopped(CpuId(0));
             at_turn(world, 3, |_| stop());
             note.set(catch_unwind(AssertUnwindSafe(|| world.bring_up(0))).is_err());
@@ -129,8 +128,8 @@ fn inv_6_a_cpu_that_was_stopped_is_not_back_while_its_request_is_carried_out() {
     gather.flush_everything();
     assert!(catch_unwind(AssertUnwindSafe(|| world.finish(0, gather))).is_err());
     assert!(waited.get(), "it was back in the midst of the answer");
-    world.cores[1].nmi.take();
-    world.cores[0].irqs.set(true);
+    world.cpus[1].kept.nmi.take();
+    world.cpus[0].irqs.set(true);
     world.bring_up(0);
     world.cpu(0).missing().for_each(|cpu| panic!("{cpu:?} is still asked"));
 }
@@ -139,7 +138,7 @@ fn inv_6_a_cpu_that_was_stopped_is_not_back_while_its_request_is_carried_out() {
 fn inv_7_a_cpu_that_has_left_reads_no_mailbox() {
     let (world, space) = two(Policy::default());
     at_turn(world, 0, |world| {
-        world.cores[1].is_online.set(false);
+        world.cpus[1].is_online.set(false);
         world.tlb.declare_stopped(CpuId(1));
         world.forget_logs();
         world.quiet(1, |cpu, irqs| cpu.answer(irqs));
@@ -161,14 +160,14 @@ fn inv_7_a_cpu_that_stopped_while_it_answered_is_interrupted_as_before_when_it_i
     world.delivery.set(Delivery::Queued);
     at_turn(world, 0, move |world| world.unmap(SENDERS[1], space, &[USER + 0x1000]));
     at_turn(world, 0, |world| {
-        *world.cores[0].nmi.borrow_mut() = Some(Box::new(|_| std::panic::resume_unwind(Box::new("stopped"))));
+        *world.cpus[0].kept.nmi.borrow_mut() = Some(Box::new(|_| std::panic::resume_unwind(Box::new("stopped"))));
         assert!(catch_unwind(AssertUnwindSafe(|| world.deliver(0))).is_err(), "it was not asked");
-        world.cores[0].is_online.set(false);
+        world.cpus[0].is_online.set(false);
         world.tlb.declare_stopped(CpuId(0));
     });
     world.unmap(SENDERS[0], space, &[USER]);
-    world.cores[0].nmi.take();
-    world.cores[0].irqs.set(true);
+    world.cpus[0].kept.nmi.take();
+    world.cpus[0].irqs.set(true);
     world.bring_up(0);
     world.delivery.set(Delivery::AtOnce);
     for sender in SENDERS {

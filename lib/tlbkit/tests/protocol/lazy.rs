@@ -47,7 +47,7 @@ fn inv_5_a_freed_table_reaches_a_lazy_cpu() {
         let (world, space) = with_lazy_cpu(Policy { lazy, ..Policy::default() });
         world.free_table(0, Owner::Space(space), USER);
         assert!(told(world));
-        assert_eq!(world.cores[1].cr3.get().root(), KERNEL_ROOT);
+        assert_eq!(world.cpus[1].cr3.get().root(), KERNEL_ROOT);
         world.walk(1, USER);
         world.switch(1, space);
         assert_eq!(world.touch(1, USER), None);
@@ -67,7 +67,7 @@ fn coming_back_to_an_unchanged_space_costs_no_cr3_write() {
 #[test]
 fn without_lazy_mode_idle_loads_the_kernels_tables() {
     let (world, space) = with_lazy_cpu(Policy { lazy: Lazy::Off, ..Policy::default() });
-    assert_eq!(world.cores[1].cr3.get().root(), KERNEL_ROOT);
+    assert_eq!(world.cpus[1].cr3.get().root(), KERNEL_ROOT);
     world.unmap(0, space, &[USER]);
     assert!(!told(world));
     world.switch(1, space);
@@ -215,8 +215,8 @@ fn c_25_destroy_shoots_down_whoever_holds_the_space() {
         world.switch(0, space);
         world.lazy(0);
         assert_eq!(world.destroy(0, space), Destroyed::Now);
-        assert_eq!(world.cores[0].cr3.get().root(), KERNEL_ROOT, "the destroyer held it lazily itself");
-        assert_eq!(world.cores[1].cr3.get().root(), KERNEL_ROOT);
+        assert_eq!(world.cpus[0].cr3.get().root(), KERNEL_ROOT, "the destroyer held it lazily itself");
+        assert_eq!(world.cpus[1].cr3.get().root(), KERNEL_ROOT);
         world.walk(1, USER);
     }
 }
@@ -235,7 +235,7 @@ fn c_54_an_nmi_is_told_no_while_a_lazy_cpu_has_not_flushed_yet() {
     world.unmap(0, space, &[USER]);
     let asked = std::rc::Rc::new(std::cell::Cell::new(0));
     let count = std::rc::Rc::clone(&asked);
-    *world.cores[1].nmi.borrow_mut() = Some(Box::new(move |world| {
+    *world.cpus[1].kept.nmi.borrow_mut() = Some(Box::new(move |world| {
         count.set(count.get() + 1);
         assert!(!world.cpu(1).is_running(world.at(space)), "what it would use is stale");
     }));

@@ -16,7 +16,7 @@ fn told_and_waited_for(sender: usize, told: &[usize], answers: impl Iterator<Ite
     world.forget_logs();
     world.delivery.set(Delivery::Queued);
     for cpu in answers {
-        world.meanwhile.borrow_mut().push_back(Box::new(move |world| world.deliver(cpu)));
+        world.plan(move |world| world.deliver(cpu));
     }
     world.unmap(sender, space, &[USER]);
     assert_eq!(interrupted(&world.log(sender)), told.iter().map(|&cpu| cpu as u32).collect::<Vec<_>>());

@@ -80,7 +80,7 @@ const CALLS: &[Call] = &[
 fn every_call_in_another_cpus_name_is_refused_with_both_numbers() {
     for (name, call) in CALLS {
         let (world, _) = two();
-        world.cores[0].here.set(Some(CpuId(1)));
+        world.cpus[0].here.set(Some(CpuId(1)));
         let said = complaint(|| call(world, world.cpu(0), &IrqsOff::assume()));
         assert!(said.starts_with("called as CPU 0, on CPU 1"), "{name}: {said}");
     }
@@ -90,7 +90,7 @@ fn every_call_in_another_cpus_name_is_refused_with_both_numbers() {
 fn every_call_in_its_own_cpus_name_is_carried_out() {
     for (_, call) in CALLS {
         let (world, _) = two();
-        world.cores[0].here.set(Some(CpuId(0)));
+        world.cpus[0].here.set(Some(CpuId(0)));
         let of_destroy = catch_unwind(AssertUnwindSafe(|| call(world, world.cpu(0), &IrqsOff::assume())));
         if let Err(panic) = of_destroy {
             let said = panic.downcast_ref::<&str>().copied().unwrap_or("other words");
@@ -103,18 +103,18 @@ fn every_call_in_its_own_cpus_name_is_carried_out() {
 fn migrated(then: impl FnOnce(&'static World) + 'static) -> String {
     let (world, space) = two();
     world.delivery.set(Delivery::Lost);
-    world.cores[0].here.set(Some(CpuId(0)));
-    world.meanwhile.borrow_mut().push_back(Box::new(|world| {
-        world.cores[0].here.set(Some(CpuId(1)));
+    world.cpus[0].here.set(Some(CpuId(0)));
+    world.plan(|world| {
+        world.cpus[0].here.set(Some(CpuId(1)));
         then(world);
-    }));
+    });
     complaint(|| world.unmap(0, space, &[USER]))
 }
 
 #[test]
 fn a_task_that_migrates_in_a_wait_answers_for_nobody() {
     let said = migrated(|world| {
-        world.meanwhile.borrow_mut().push_back(Box::new(|_| panic!("it waits on, on another CPU")));
+        world.plan(|_| panic!("it waits on, on another CPU"));
     });
     assert!(said.starts_with("called as CPU 0, on CPU 1"), "{said}");
 }
@@ -129,14 +129,14 @@ fn a_task_that_migrated_is_told_when_the_wait_ends() {
 fn migrated_after_issue(wait: impl FnOnce(&'static World, Issued)) -> String {
     let (world, space) = two();
     world.delivery.set(Delivery::Lost);
-    world.cores[0].here.set(Some(CpuId(0)));
+    world.cpus[0].here.set(Some(CpuId(0)));
     let mut gather = world.gather(Owner::Space(space));
     world.unhook(0, &mut gather, Owner::Space(space), &[USER]);
     let pending = gather.issue(&world.cpu(0));
-    world.meanwhile.borrow_mut().push_back(Box::new(|world| {
-        world.cores[0].here.set(Some(CpuId(1)));
+    world.plan(|world| {
+        world.cpus[0].here.set(Some(CpuId(1)));
         world.quiet(1, |cpu, irqs| cpu.answer(irqs));
-    }));
+    });
     complaint(|| wait(world, pending))
 }
 
@@ -158,11 +158,11 @@ fn a_task_that_migrated_is_told_when_it_asks_whether_its_flush_is_over() {
     let mut pending = issue(world, 0, 0);
     answer(world, 1);
     world.forget_logs();
-    world.cores[0].here.set(Some(CpuId(1)));
+    world.cpus[0].here.set(Some(CpuId(1)));
     let said = complaint(|| _ = pending.is_done(&world.cpu(0)));
     assert!(said.starts_with("called as CPU 0, on CPU 1"), "{said}");
     assert_eq!(world.log(0), [], "nothing was done in the name of CPU 0");
-    world.cores[0].here.set(Some(CpuId(0)));
+    world.cpus[0].here.set(Some(CpuId(0)));
     wait(world, 0, pending);
 }
 
@@ -176,9 +176,9 @@ fn a_task_that_migrates_while_it_asks_whether_its_flush_is_over_is_told() {
     let mut last = issued.pop().expect("one more than fits");
     world.deliver(1);
     world.exit_to_user(1);
-    world.cores[0].here.set(Some(CpuId(0)));
+    world.cpus[0].here.set(Some(CpuId(0)));
     world.delivery.set(Delivery::AtOnce);
-    *world.cores[1].nmi.borrow_mut() = Some(Box::new(|world| world.cores[0].here.set(Some(CpuId(1)))));
+    *world.cpus[1].kept.nmi.borrow_mut() = Some(Box::new(|world| world.cpus[0].here.set(Some(CpuId(1)))));
     let said = complaint(|| _ = last.is_done(&world.cpu(0)));
     assert!(said.starts_with("called as CPU 0, on CPU 1"), "{said}");
 }
@@ -188,9 +188,9 @@ fn a_task_that_migrates_while_it_asks_whether_its_flush_is_over_is_told() {
 fn a_task_that_migrates_while_it_issues_a_flush_is_told() {
     let world = several(2, 1, Policy { isolation: Isolation::On, ..Policy::default() });
     world.exit_to_user(1);
-    world.cores[0].here.set(Some(CpuId(0)));
+    world.cpus[0].here.set(Some(CpuId(0)));
     world.delivery.set(Delivery::AtOnce);
-    *world.cores[1].nmi.borrow_mut() = Some(Box::new(|world| world.cores[0].here.set(Some(CpuId(1)))));
+    *world.cpus[1].kept.nmi.borrow_mut() = Some(Box::new(|world| world.cpus[0].here.set(Some(CpuId(1)))));
     let said = complaint(|| drop(issue(world, 0, 0)));
     assert!(said.starts_with("called as CPU 0, on CPU 1"), "{said}");
 }
@@ -225,15 +225,15 @@ fn a_task_that_migrates_before_it_flushes_is_told_though_it_waits_for_nobody() {
         ("flush_all_on_this_cpu", |_, cpu| cpu.flush_all_on_this_cpu()),
         ("destroy_later", |world, cpu| {
             world.quiet(0, |cpu, irqs| cpu.load_kernel(irqs));
-            world.cores[0].moves_to.set(Some(CpuId(1)));
+            world.cpus[0].moves_to.set(Some(CpuId(1)));
             _ = cpu.destroy_later(world.at(0));
         }),
     ];
     for (name, flush) in FLUSHES {
         let world = several(1, 1, Policy::default());
-        world.cores[0].here.set(Some(CpuId(0)));
+        world.cpus[0].here.set(Some(CpuId(0)));
         let is_destroyed = *name == "destroy_later";
-        world.cores[0].moves_to.set((!is_destroyed).then_some(CpuId(1)));
+        world.cpus[0].moves_to.set((!is_destroyed).then_some(CpuId(1)));
         let said = complaint(|| flush(world, world.cpu(0)));
         assert!(said.starts_with("called as CPU 0, on CPU 1"), "{name}: {said}");
     }
@@ -244,32 +244,32 @@ fn cpus_that_never_answer_are_named() {
     let world = World::new(Policy::default(), 4);
     world.map_kernel(KERNEL);
     world.delivery.set(Delivery::Lost);
-    world.cores[0].patience_rounds.set(3);
-    world.meanwhile.borrow_mut().push_back(Box::new(|world| world.quiet(2, |cpu, irqs| cpu.answer(irqs))));
+    world.cpus[0].patience_rounds.set(3);
+    world.plan(|world| world.quiet(2, |cpu, irqs| cpu.answer(irqs)));
     let said = complaint(|| world.revoke(0, Owner::Kernel, &[KERNEL]));
     assert_eq!(said, "a flush is not answered by CPU 1, CPU 3");
-    assert_eq!(*world.cores[0].was_late.borrow(), [1, 3].repeat(3), "as often as the kernel said");
+    assert_eq!(*world.cpus[0].was_late.borrow(), [1, 3].repeat(3), "as often as the kernel said");
 }
 
 #[test]
 fn a_lost_interrupt_that_is_only_waited_for_is_named() {
     let (world, space) = two();
     world.delivery.set(Delivery::Lost);
-    world.cores[0].about_late.set(Late::Wait);
-    world.cores[0].patience_rounds.set(3);
+    world.cpus[0].about_late.set(Late::Wait);
+    world.cpus[0].patience_rounds.set(3);
     let said = complaint(|| world.unmap(0, space, &[USER]));
     assert_eq!(said, "a flush is not answered by CPU 1");
-    assert_eq!(*world.cores[0].was_late.borrow(), [1; 3], "the kernel was asked, and chose to wait");
+    assert_eq!(*world.cpus[0].was_late.borrow(), [1; 3], "the kernel was asked, and chose to wait");
 }
 
 #[test]
 fn a_flush_inside_the_wait_of_another_is_refused() {
     let (world, space) = two();
     world.delivery.set(Delivery::Lost);
-    world.meanwhile.borrow_mut().push_back(Box::new(move |world| world.unmap(0, space, &[])));
-    world.meanwhile.borrow_mut().push_back(Box::new(move |world| {
+    world.plan(move |world| world.unmap(0, space, &[]));
+    world.plan(move |world| {
         world.cpu(0).flush_range(world.at(space), VirtAddr(USER), 1, Stride::Page4K, Reason::Fork);
-    }));
+    });
     let said = complaint(|| world.unmap(0, space, &[USER]));
     assert!(said.starts_with("a flush inside the wait of another"), "{said}");
 }
@@ -288,7 +288,7 @@ fn a_table_that_begins_no_page_is_refused() {
 fn a_cpu_that_is_none_is_refused() {
     let (world, space) = two();
     let said = complaint(|| {
-        let nobody = world.tlb.cpu(CpuId(2), &world.cores[0]);
+        let nobody = world.tlb.cpu(CpuId(2), &world.cpus[0]);
         nobody.flush_range(world.at(space), VirtAddr(USER), 1, Stride::Page4K, Reason::Fork);
     });
     assert!(said.starts_with("index out of bounds"), "{said}");

@@ -43,7 +43,7 @@ fn whoever_polls_sends_a_lost_interrupt_again_to_those_that_are_missing() {
     world.deliver(1);
     assert!(!pending.is_done(&world.cpu(0)), "its interrupt is lost");
     world.delivery.set(Delivery::Queued);
-    world.quiet(0, |c, _| c.missing().for_each(|cpu| world.cores[0].send_ipi(cpu)));
+    world.quiet(0, |c, _| c.missing().for_each(|cpu| world.cpus[0].send_ipi(cpu)));
     world.deliver(1);
     assert!(pending.is_done(&world.cpu(0)), "the second interrupt was answered");
     world.quiet(0, |_, _| wait(world, 0, pending));
@@ -62,11 +62,11 @@ fn inv_7_two_polled_waits_with_interrupts_off_answer_each_other() {
     let world = two();
     world.delivery.set(Delivery::Lost);
     let first = issue(world, 0, 0);
-    world.meanwhile.borrow_mut().push_back(Box::new(|world| {
+    world.plan(|world| {
         let second = issue(world, 1, 1);
-        world.meanwhile.borrow_mut().push_back(Box::new(|world| answer(world, 0)));
+        world.plan(|world| answer(world, 0));
         poll(world, 1, second);
-    }));
+    });
     poll(world, 0, first);
     assert_eq!([world.touch(0, page(1)), world.touch(1, page(0))], [None, None]);
 }
@@ -78,11 +78,11 @@ fn a_polled_wait_asks_for_what_found_no_mailbox_and_may_be_another_cpu_s() {
     let mut issued: Vec<_> = (0..=RING).map(|n| issue(world, 0, n)).collect();
     let last = issued.pop().expect("one more than fits");
     for _ in 0..3 {
-        world.meanwhile.borrow_mut().push_back(Box::new(|world| (1..3).for_each(|cpu| answer(world, cpu))));
+        world.plan(|world| (1..3).for_each(|cpu| answer(world, cpu)));
     }
     poll(world, 0, last);
     for _ in 0..3 {
-        world.meanwhile.borrow_mut().push_back(Box::new(|world| (0..2).for_each(|cpu| answer(world, cpu))));
+        world.plan(|world| (0..2).for_each(|cpu| answer(world, cpu)));
     }
     issued.into_iter().for_each(|pending| poll(world, 2, pending));
     for n in 0..=RING {
@@ -94,12 +94,12 @@ fn a_polled_wait_asks_for_what_found_no_mailbox_and_may_be_another_cpu_s() {
 fn a_polled_wait_names_who_is_late_and_gives_up_as_every_wait_does() {
     let world = two();
     world.delivery.set(Delivery::Lost);
-    world.cores[0].about_late.set(Late::AskAgain);
-    world.cores[0].patience_rounds.set(3);
+    world.cpus[0].about_late.set(Late::AskAgain);
+    world.cpus[0].patience_rounds.set(3);
     let mut pending = issue(world, 0, 0);
     let said = catch_unwind(AssertUnwindSafe(|| world.quiet(0, |c, _| pending.poll(&c)))).unwrap_err();
     assert_eq!(said.downcast_ref::<String>().unwrap(), "a flush is not answered by CPU 1");
-    assert_eq!(*world.cores[0].was_late.borrow(), [1; 3], "as often as the kernel said");
+    assert_eq!(*world.cpus[0].was_late.borrow(), [1; 3], "as often as the kernel said");
 }
 
 /// None of the two has a mailbox left: who waits for one answers as well.
@@ -109,11 +109,11 @@ fn inv_7_who_polls_for_a_mailbox_answers() {
     world.delivery.set(Delivery::Lost);
     let mut issued = [0, 1].map(|cpu| (0..=RING).map(|n| issue(world, cpu, 2 * n + cpu)).collect::<Vec<_>>());
     let last = issued[0].pop().expect("one more than fits");
-    world.meanwhile.borrow_mut().push_back(Box::new(|world| {
+    world.plan(|world| {
         world.cpu(1).missing().for_each(|cpu| panic!("{cpu:?} has not answered"));
-    }));
+    });
     for _ in 0..2 {
-        world.meanwhile.borrow_mut().push_back(Box::new(|world| answer(world, 1)));
+        world.plan(|world| answer(world, 1));
     }
     poll(world, 0, last);
 }
@@ -123,14 +123,14 @@ fn a_polled_wait_names_who_is_late_elsewhere_and_with_a_mailbox() {
     for (waiter, count) in [(0, 1), (0, RING + 1), (2, 1)] {
         let world = several(3, RING + 1, Policy { cpu_set: CpuSetUpkeep::Trimmed { every: 0 }, ..Policy::default() });
         world.delivery.set(Delivery::Lost);
-        world.cores[waiter].patience_rounds.set(3);
+        world.cpus[waiter].patience_rounds.set(3);
         let mut issued: Vec<_> = (0..count).map(|n| issue(world, 0, n)).collect();
         answer(world, 2);
         let mut pending = issued.pop().expect("one at least");
         let said = catch_unwind(AssertUnwindSafe(|| world.quiet(waiter, |c, _| pending.poll(&c)))).unwrap_err();
         let said = said.downcast_ref::<String>().unwrap();
         assert_eq!(said, "a flush is not answered by CPU 1", "{count} polled on CPU {waiter}");
-        let late = world.cores[waiter].was_late.borrow();
+        let late = world.cpus[waiter].was_late.borrow();
         assert_eq!(*late, vec![1; 3 * count.min(RING)], "asked about in each mailbox that is waited for");
     }
 }
@@ -141,7 +141,7 @@ fn a_cpu_that_was_declared_stopped_is_not_named() {
     for waiter in [0, 3] {
         let world = several(4, 1, Policy { cpu_set: CpuSetUpkeep::Trimmed { every: 0 }, ..Policy::default() });
         world.delivery.set(Delivery::Lost);
-        world.cores[waiter].patience_rounds.set(3);
+        world.cpus[waiter].patience_rounds.set(3);
         let mut pending = issue(world, 0, 0);
         answer(world, 3);
         world.tlb.declare_stopped(CpuId(1));
@@ -156,9 +156,9 @@ fn a_cpu_that_was_declared_stopped_is_not_named() {
 fn a_cpu_that_was_declared_stopped_is_not_named_for_another_mailbox() {
     let world = several(3, 2, Policy { cpu_set: CpuSetUpkeep::Trimmed { every: 0 }, ..Policy::default() });
     world.delivery.set(Delivery::Lost);
-    world.cores[0].patience_rounds.set(3);
+    world.cpus[0].patience_rounds.set(3);
     let _outstanding = issue(world, 0, 0);
-    world.meanwhile.borrow_mut().push_back(Box::new(|world| world.tlb.declare_stopped(CpuId(1))));
+    world.plan(|world| world.tlb.declare_stopped(CpuId(1)));
     let said = catch_unwind(AssertUnwindSafe(|| world.unmap(0, 0, &[page(1)]))).unwrap_err();
     assert_eq!(said.downcast_ref::<String>().unwrap(), "a flush is not answered by CPU 2");
 }
@@ -171,7 +171,7 @@ fn what_was_only_announced_is_asked_and_flushed_by_the_cpu_that_polls() {
     answer(world, 1);
     assert!(world.touch(1, page(RING)).is_some());
     let last = issue(world, 0, RING);
-    world.meanwhile.borrow_mut().push_back(Box::new(|world| [0, 2].iter().for_each(|&cpu| answer(world, cpu))));
+    world.plan(|world| [0, 2].iter().for_each(|&cpu| answer(world, cpu)));
     poll(world, 1, last);
     assert_eq!([0, 1, 2].map(|cpu| world.touch(cpu, page(RING))), [None; 3]);
 }
@@ -180,7 +180,7 @@ fn what_was_only_announced_is_asked_and_flushed_by_the_cpu_that_polls() {
 fn nothing_is_owed_between_poll_and_wait() {
     let world = two();
     let mut pending = issue(world, 0, 0);
-    world.meanwhile.borrow_mut().push_back(Box::new(|world| answer(world, 1)));
+    world.plan(|world| answer(world, 1));
     world.quiet(0, |c, _| pending.poll(&c));
     world.forget_logs();
     world.finish(1, world.gather(Owner::Space(0)));
@@ -193,16 +193,16 @@ fn nothing_is_owed_between_poll_and_wait() {
 fn the_patience_with_who_is_asked_begins_when_he_is() {
     let world = several(2, RING + 1, Policy { cpu_set: CpuSetUpkeep::Trimmed { every: 0 }, ..Policy::default() });
     world.delivery.set(Delivery::Lost);
-    world.cores[0].patience_rounds.set(3);
+    world.cpus[0].patience_rounds.set(3);
     let mut issued: Vec<_> = (0..=RING).map(|n| issue(world, 0, n)).collect();
     let last = issued.pop().expect("one more than fits");
     // Of 24 turns in which nobody answers a mailbox takes 20, and who is asked then 10.
     for turn in 1..=30 {
-        world.meanwhile.borrow_mut().push_back(Box::new(move |world| {
+        world.plan(move |world| {
             if turn % 10 == 0 && turn != 10 {
                 answer(world, 1);
             }
-        }));
+        });
     }
     poll(world, 0, last);
 }

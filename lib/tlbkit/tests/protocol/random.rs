@@ -82,7 +82,7 @@ fn act(world: &'static World, cpu: usize, space: usize, (kind, arg): (u8, u8)) {
 /// A program uses all its pages, and the kernel too.
 fn use_pages(world: &'static World, cpu: usize) {
     let kernel = (0..4).map(|n| KERNEL + n * 4096);
-    if world.cores[cpu].task.get().is_none() {
+    if world.cpus[cpu].kept.task.get().is_none() {
         return kernel.for_each(|va| _ = world.touch_in_kernel(cpu, va));
     }
     for va in (0..8).map(address).chain(kernel) {
@@ -111,14 +111,14 @@ fn turn_knobs(world: &'static World, arg: u8) {
 
 fn look_into(world: &'static World, cpu: usize, space: usize, va: u64) {
     world.enter_kernel(cpu);
-    if world.cores[cpu].cr3.get().root() != root_of(space) {
+    if world.cpus[cpu].cr3.get().root() != root_of(space) {
         world.quiet(cpu, |c, irqs| c.with_space(world.at(space), irqs, || world.touch_in_kernel(cpu, va)));
     }
 }
 
 /// Destroys a space that nobody runs or flushes, and makes another in its place.
 fn replace(world: &'static World, program: Shared, cpu: usize, space: usize) {
-    let is_used = world.cores.iter().any(|core| core.task.get() == Some(space));
+    let is_used = world.cpus.iter().any(|core| core.kept.task.get() == Some(space));
     if is_used || program.borrow().pinned.contains(&Some(space)) {
         return;
     }
@@ -138,7 +138,7 @@ fn run(policy: Policy, features: Features, spaces: usize, steps: &[Step]) {
         Box::leak(Box::new(RefCell::new(Program { names, busy: [false; CPUS], pinned: [None; CPUS] })));
     world.delivery.set(Delivery::Queued);
     for &step in steps {
-        world.meanwhile.borrow_mut().push_back(Box::new(move |world| take(world, program, step)));
+        world.plan(move |world| take(world, program, step));
     }
     loop {
         let next = world.meanwhile.borrow_mut().pop_front();

@@ -54,7 +54,7 @@ fn nothing_is_counted_and_no_clock_read_when_it_is_off() {
     let world = world(Accounting::Off);
     flush(world, Owner::Space(0), 1, Reason::RemovePte);
     assert!(world.cpu(0).stats().is_none());
-    assert_eq!(world.cores[0].clock_cycles.get(), 0);
+    assert_eq!(world.cpus[0].clock_cycles.get(), 0);
     assert!(world.log(0).contains(&Did::Invlpg(USER)));
 }
 

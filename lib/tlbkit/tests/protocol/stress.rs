@@ -33,7 +33,7 @@ fn live(machine: &'static Machine, id: usize) {
                 }
             }
         }
-        cpu.poll();
+        cpu.hardware.take_interrupt();
     }
     cpu.finish();
 }

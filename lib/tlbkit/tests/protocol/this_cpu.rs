@@ -103,9 +103,9 @@ fn a_cpu_between_two_spaces_counts_as_one_that_must_be_told() {
         let alone = move || flush_alone(world, 0, Tables::Kept);
         let answer = Rc::new(Cell::new(None));
         let seen = Rc::clone(&answer);
-        *world.cores[1].nmi.borrow_mut() = Some(Box::new(move |_| seen.set(Some(alone()))));
+        *world.cpus[1].kept.nmi.borrow_mut() = Some(Box::new(move |_| seen.set(Some(alone()))));
         world.switch(1, if goes_to_it { 0 } else { third });
-        *world.cores[1].nmi.borrow_mut() = None;
+        *world.cpus[1].kept.nmi.borrow_mut() = None;
         assert_eq!(answer.get(), Some(Err(OthersMustFlush)), "where it goes cannot be seen");
         assert_eq!(interrupted(&world.log(0)), vec![]);
         assert_ne!(world.touch(0, USER), Some(before), "this one has flushed");
@@ -182,7 +182,7 @@ fn what_is_loaded_is_said_and_flushed_under_its_own_tag() {
     let (world, _) = outdated(Policy::default(), MODERN);
     for enter in [World::enter_kernel, World::load_kernel] {
         enter(world, 0);
-        let loaded = world.cores[0].cr3.get();
+        let loaded = world.cpus[0].cr3.get();
         let loaded = Cr3::flushing(loaded.root(), loaded.pcid());
         assert_eq!(world.quiet(0, |cpu, irqs| cpu.loaded(irqs)), loaded);
         world.forget_logs();

@@ -38,13 +38,13 @@ fn flush_meets_switch(policy: Policy) {
     std::thread::scope(|scope| {
         scope.spawn(move || {
             let cpu = Thread::new(machine, 1);
-            *cpu.after_cr3.borrow_mut() = Some(Box::new(move |cr3| {
+            *cpu.hardware.kept.borrow_mut() = Some(Box::new(move |cr3| {
                 if cr3.root() != root_of(0) || at_cr3.send(()).is_err() {
                     return;
                 }
                 let began = Instant::now();
                 // SeqCst: as above.
-                while !machine.interrupts[1].load(Ordering::SeqCst) {
+                while !machine.threads.apics.pending[1].load(Ordering::SeqCst) {
                     // SeqCst: as above.
                     assert!(!FLUSHED.load(Ordering::SeqCst), "INV-2: a CPU in the middle of a switch was not told");
                     assert!(began.elapsed() < Duration::from_secs(300), "nothing happens");
@@ -52,7 +52,7 @@ fn flush_meets_switch(policy: Policy) {
                 }
             }));
             cpu.switch(0);
-            cpu.poll();
+            cpu.hardware.take_interrupt();
             cpu.touch(0, 0);
             cpu.finish();
         });
@@ -75,7 +75,7 @@ fn inv_2_a_cpu_in_the_middle_of_a_switch_is_told() {
 /// A lost interrupt costs a kernel that has chosen nothing a millisecond, and its machine stops after many seconds.
 #[test]
 fn who_sets_no_patience_has_that_of_the_documentation() {
-    let cpu = Thread::new(Machine::new(Policy::default(), 1, 1), 0);
+    let cpu = Thread::new(Machine::new(Policy::default(), 1, 1), 0).hardware;
     assert_eq!((cpu.patience_turns(), cpu.patience_rounds()), (1 << 14, 1 << 15));
     assert_eq!((cpu.late(CpuId(0)), cpu.glances(), cpu.this_cpu()), (Late::AskAgain, 0, None));
 }

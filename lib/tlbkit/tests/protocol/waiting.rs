@@ -29,7 +29,7 @@ fn inv_7_waiting_with_interrupts_off_is_an_error() {
     let world = two(LocalFlush::WhileRemote);
     world.enter_kernel(0);
     world.delivery.set(Delivery::Queued);
-    world.cores[0].irqs.set(false);
+    world.cpus[0].irqs.set(false);
     world.unmap(0, 0, &[USER]);
 }
 
@@ -38,7 +38,7 @@ fn inv_7_flushing_with_interrupts_off_is_fine_where_nobody_must_be_told() {
     let world = two(LocalFlush::WhileRemote);
     world.switch(1, world.space());
     world.enter_kernel(0);
-    world.cores[0].irqs.set(false);
+    world.cpus[0].irqs.set(false);
     world.unmap(0, 0, &[USER]);
 }
 
@@ -50,17 +50,17 @@ fn inv_7_two_cpus_that_wait_for_each_other_answer_each_other() {
         world.enter_kernel(0);
         world.enter_kernel(1);
         // From here on no interrupt arrives: only the waits themselves answer.
-        world.meanwhile.borrow_mut().push_back(Box::new(|world| {
+        world.plan(|world| {
             for _ in 0..3 {
-                world.meanwhile.borrow_mut().push_back(Box::new(|world| {
+                world.plan(|world| {
                     let mut late = Vec::new();
                     world.cpu(1).missing().for_each(|cpu| late.push(cpu.0));
                     assert_eq!(late, [0], "cpu1 cannot be answered yet");
-                }));
+                });
             }
-            world.meanwhile.borrow_mut().push_back(Box::new(|world| world.deliver(0)));
+            world.plan(|world| world.deliver(0));
             world.unmap(1, 0, &[USER + 0x1000]);
-        }));
+        });
         world.unmap(0, 0, &[USER]);
         assert_answered_by_its_wait(world);
     }
@@ -71,13 +71,13 @@ fn inv_7_two_cpus_that_wait_for_each_other_answer_each_other() {
 fn a_wait_that_is_over_at_a_glance_takes_no_turn() {
     for (glances, turns) in [(0, 3), (1, 2), (2, 1), (3, 0), (100, 0)] {
         let world = two(LocalFlush::WhileRemote);
-        world.cores[0].glances.set(glances);
+        world.cpus[0].glances.set(glances);
         world.delivery.set(Delivery::Queued);
         world.enter_kernel(0);
         for _ in 0..2 {
-            world.meanwhile.borrow_mut().push_back(Box::new(|_| {}));
+            world.plan(|_| {});
         }
-        world.meanwhile.borrow_mut().push_back(Box::new(|world| world.deliver(1)));
+        world.plan(|world| world.deliver(1));
         world.unmap(0, 0, &[USER]);
         let waited = world.log(0).into_iter().filter(|did| matches!(did, Did::Event(Event::Waiting(_)))).count();
         assert_eq!(waited, turns, "after {glances} glances");
@@ -89,18 +89,18 @@ fn a_wait_that_is_over_at_a_glance_takes_no_turn() {
 #[test]
 fn inv_7_two_cpus_that_only_glance_at_first_answer_each_other() {
     let world = two(LocalFlush::WhileRemote);
-    world.cores.iter().for_each(|core| core.glances.set(2));
+    world.cpus.iter().for_each(|core| core.glances.set(2));
     world.delivery.set(Delivery::Queued);
     world.enter_kernel(0);
     world.enter_kernel(1);
-    world.meanwhile.borrow_mut().push_back(Box::new(|world| {
+    world.plan(|world| {
         // Both glances of the second CPU are in vain; its turn then answers the first, whose interrupt does not come.
         for _ in 0..2 {
-            world.meanwhile.borrow_mut().push_back(Box::new(|_| {}));
+            world.plan(|_| {});
         }
-        world.meanwhile.borrow_mut().push_back(Box::new(|world| world.deliver(0)));
+        world.plan(|world| world.deliver(0));
         world.unmap(1, 0, &[USER + 0x1000]);
-    }));
+    });
     world.unmap(0, 0, &[USER]);
     assert_answered_by_its_wait(world);
 }

@@ -1,10 +1,11 @@
 //! What the CPUs of the kernel share: processes in a table, each in an `Arc`.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Barrier, Mutex};
 
 use tlbkit::sync::AtomicU64;
 use tlbkit::{AddressSpace, PhysAddr, SpaceToken, Tlb, VirtAddr};
+use tlbkit_testkit::Apics;
 
 use super::memory::Frames;
 
@@ -43,13 +44,10 @@ pub(crate) struct Kernel {
     pub(crate) tlb: &'static Tlb<'static>,
     pub(crate) processes: Mutex<Vec<Option<Arc<Process>>>>,
     pub(crate) frames: Frames,
-    pub(crate) interrupts: [AtomicBool; CPUS],
+    pub(crate) apics: Apics,
     pub(crate) tasks_left: AtomicUsize,
-    pub(crate) has_failed: AtomicBool,
     /// All CPUs begin together.
     pub(crate) start: Barrier,
-    /// Interrupts that are still to be lost on their way.
-    pub(crate) to_lose: AtomicUsize,
 }
 
 impl Kernel {
@@ -58,11 +56,9 @@ impl Kernel {
             tlb,
             processes: Mutex::new(Vec::new()),
             frames: Frames::new(),
-            interrupts: [const { AtomicBool::new(false) }; CPUS],
+            apics: Apics::new(CPUS),
             tasks_left: AtomicUsize::new(tasks),
-            has_failed: AtomicBool::new(false),
             start: Barrier::new(CPUS),
-            to_lose: AtomicUsize::new(0),
         }
     }
 

@@ -18,15 +18,16 @@ use std::sync::Arc;
 use std::thread;
 
 use kernel::{CPUS, Kernel, PAGES, Pid, Process, va_of};
-use machine::Door;
+use machine::SoftCpu;
 use tlbkit::sync::{AtomicU64, Ordering};
 use tlbkit::{
     Cpu, CpuId, CpuSetUpkeep, CpuState, Destroyed, Hardware, IrqsOff, PhysAddr, Policy, Reason, Scope, Stride, Tlb,
     TlbGather, Translations,
 };
+use tlbkit_testkit::MODERN;
 
 /// Takes a page from `process` and gives it another one. No CPU uses the old frame when it is freed.
-fn replace(kernel: &Kernel, cpu: Cpu<'_, '_, Door<'_>>, process: &Process, page: usize) {
+fn replace(kernel: &Kernel, cpu: Cpu<'_, '_, SoftCpu<'_>>, process: &Process, page: usize) {
     let mut gather = TlbGather::new(Translations::OfSpace(&process.space), Vec::new());
     // Relaxed: the flush orders it; partner is what the walks of other CPUs find after they have answered.
     let frame = process.entries[page].swap(0, Ordering::Relaxed);
@@ -37,9 +38,9 @@ fn replace(kernel: &Kernel, cpu: Cpu<'_, '_, Door<'_>>, process: &Process, page:
 }
 
 /// The running task of `process` ends; with the last one the process does.
-fn exit(kernel: &Kernel, cpu: Cpu<'_, '_, Door<'_>>, process: Arc<Process>) {
+fn exit(kernel: &Kernel, cpu: Cpu<'_, '_, SoftCpu<'_>>, process: Arc<Process>) {
     cpu.load_kernel(&IrqsOff::assume());
-    cpu.hardware().run(None);
+    cpu.hardware().kept.take();
     // AcqRel: the last one comes after what all others did; partner is itself.
     if process.tasks.fetch_sub(1, Ordering::AcqRel) == 1 {
         assert_eq!(cpu.destroy(&process.space), Destroyed::Now);
@@ -50,27 +51,27 @@ fn exit(kernel: &Kernel, cpu: Cpu<'_, '_, Door<'_>>, process: Arc<Process>) {
 
 /// One CPU: two tasks run on it in turn, each of its own process. Tasks on CPU 0 change pages, the others use them.
 fn run_cpu(kernel: &Kernel, me: CpuId, tasks: [Arc<Process>; 2], rounds: usize) {
-    let door = Door::new(kernel, me);
-    let cpu = kernel.tlb.cpu(me, &door);
+    let soft = SoftCpu::new(kernel, me, MODERN);
+    let cpu = kernel.tlb.cpu(me, &soft);
     cpu.bring_up(&IrqsOff::assume());
     kernel.start.wait();
     for round in 0..rounds {
         let process = &tasks[round % 2];
         cpu.switch_to(&process.space, &IrqsOff::assume());
-        door.run(Some(process));
+        soft.kept.replace(Some(Arc::clone(process)));
         if round == 0 {
             // Each CPU runs a process before the first page goes: however they are scheduled, somebody must be told.
             kernel.start.wait();
         }
         for page in 0..PAGES {
-            door.touch(page);
-            door.take_interrupts();
+            kernel.touch(&soft, page);
+            soft.take_interrupt();
         }
         if me.0 == 0 {
             replace(kernel, cpu, process, round % PAGES);
         } else if round % 8 == 7 {
             cpu.enter_lazy(&IrqsOff::assume());
-            door.take_interrupts();
+            soft.take_interrupt();
         }
     }
     for process in tasks {
@@ -80,8 +81,8 @@ fn run_cpu(kernel: &Kernel, me: CpuId, tasks: [Arc<Process>; 2], rounds: usize) 
     }
     // Relaxed: as above. Until the last process has ended somebody may ask this CPU to leave its set.
     while kernel.tasks_left.load(Ordering::Relaxed) != 0 {
-        door.take_interrupts();
-        door.relax();
+        soft.take_interrupt();
+        soft.relax();
     }
 }
 
@@ -94,7 +95,7 @@ fn run(tlb: &'static Tlb<'static>) {
 fn run_losing(tlb: &'static Tlb<'static>, lost: usize) {
     let kernel = Kernel::new(tlb, 2 * CPUS);
     // Relaxed: the CPUs begin later.
-    kernel.to_lose.store(lost, Ordering::Relaxed);
+    kernel.apics.to_lose.store(lost, Ordering::Relaxed);
     let processes = [kernel.make_process(CPUS), kernel.make_process(CPUS)];
     let ended = processes.each_ref().map(Arc::downgrade);
     thread::scope(|scope| {
@@ -105,7 +106,7 @@ fn run_losing(tlb: &'static Tlb<'static>, lost: usize) {
         drop(processes);
     });
     // Relaxed: all threads have ended.
-    assert_eq!(kernel.to_lose.load(Ordering::Relaxed), 0, "no interrupt was there to be lost");
+    assert_eq!(kernel.apics.to_lose.load(Ordering::Relaxed), 0, "no interrupt was there to be lost");
     assert!(ended.iter().all(|process| process.upgrade().is_none()), "a process outlives its tasks");
 }
 

@@ -2,60 +2,67 @@
 //!
 //! Worlds are leaked: a test makes few of them, and everything in them then lives as long as a kernel does.
 
-mod core;
+mod checks;
 mod memory;
 pub(crate) mod thread;
 
-use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::cell::{Cell, OnceCell, RefCell};
+use std::ops::Deref;
 
 use tlbkit::sync::AtomicU64;
-use tlbkit::{AddressSpace, Cpu, CpuId, CpuState, CpuStats, Destroyed, Features, Hardware, Isolation, Policy, Reason};
-use tlbkit::{Scope, SpaceToken, Stride, Tlb, TlbGather, Translations, VirtAddr};
+use tlbkit::{AddressSpace, Cpu, CpuId, CpuState, CpuStats, Destroyed, Features, Hardware, Isolation, Late, Policy};
+use tlbkit::{Cr3, Pcid, Reason, Scope, Stride, Tlb, TlbGather, Translations, VirtAddr};
 use tlbkit_arch::{Path, Translation};
+pub(crate) use tlbkit_testkit::{Delivery, Did, MODERN};
+use tlbkit_testkit::{Stepped, TestCpu, leak, words};
 
-pub(crate) use self::core::{Core, Did, Mode};
 use memory::owner_of;
 pub(crate) use memory::{Fate, KERNEL_ROOT, Memory, Owner, root_of};
 
 /// First user and kernel addresses of the tests.
 pub(crate) const USER: u64 = 0x4000_0000;
 pub(crate) const KERNEL: u64 = 0xffff_8000_0000_0000;
-/// Rounds of waiting after which nothing will ever happen.
-const PATIENCE: u32 = 2_000;
 
-/// When an interrupt arrives.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Delivery {
-    /// When it is sent, if the target has interrupts on.
-    AtOnce,
-    /// When the sender waits, or a test says so.
-    Queued,
-    /// Never.
-    Lost,
+/// Whether the program or the kernel executes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Mode {
+    User,
+    #[default]
+    Kernel,
 }
 
-/// What another CPU does while somebody waits.
-pub(crate) type Meanwhile = Box<dyn FnOnce(&'static World)>;
+/// What an NMI does.
+pub(crate) type Nmi = Box<dyn Fn(&'static World)>;
+
+/// The program on a CPU, and what comes in between.
+#[derive(Default)]
+pub(crate) struct Program {
+    pub(crate) mode: Cell<Mode>,
+    /// The space that the program here runs in; none when lazy or in the kernel's tables.
+    pub(crate) task: Cell<Option<usize>>,
+    /// What an NMI does that arrives just before each write of CR3.
+    pub(crate) nmi: RefCell<Option<Nmi>>,
+}
+
+/// A CPU of the world.
+pub(crate) type Core = TestCpu<&'static World>;
 
 /// CPUs, page tables, spaces.
 pub(crate) struct World {
+    steps: OnceCell<Stepped<&'static World>>,
     pub(crate) tlb: &'static Tlb<'static>,
     /// Its words that CPUs share: who has asked whom.
     pub(crate) matrix: &'static [AtomicU64],
-    pub(crate) cores: Vec<Core>,
     pub(crate) memory: RefCell<Memory>,
     pub(crate) spaces: RefCell<Vec<&'static AddressSpace>>,
-    pub(crate) delivery: Cell<Delivery>,
-    /// Taken one at each round of waiting, before any interrupt is delivered.
-    pub(crate) meanwhile: RefCell<VecDeque<Meanwhile>>,
-    waits: Cell<u32>,
 }
 
-pub(crate) const MODERN: Features = Features { pcid: true, invpcid: true };
+impl Deref for World {
+    type Target = Stepped<&'static Self>;
 
-fn leak_words(words: usize) -> &'static [AtomicU64] {
-    Vec::leak((0..words).map(|_| AtomicU64::new(0)).collect())
+    fn deref(&self) -> &Self::Target {
+        self.steps.get().expect("its CPUs")
+    }
 }
 
 impl World {
@@ -74,35 +81,28 @@ impl World {
     /// The same, none of them brought up.
     pub(crate) fn before_bring_up(policy: Policy, features: &[Features]) -> &'static Self {
         let cpus = features.len();
-        let states: &'static [CpuState] = Vec::leak((0..cpus).map(|_| CpuState::new()).collect());
-        let stats: &'static [CpuStats] = Vec::leak((0..cpus).map(|_| CpuStats::new()).collect());
-        let matrix = leak_words(Tlb::matrix_words(cpus));
-        let tlb = Tlb::new(states, matrix, KERNEL_ROOT, policy).counting_into(stats);
+        let matrix = words(Tlb::matrix_words(cpus));
+        let tlb = Tlb::new(leak((0..cpus).map(|_| CpuState::new())), matrix, KERNEL_ROOT, policy);
         let world: &'static Self = Box::leak(Box::new(Self {
-            tlb: Box::leak(Box::new(tlb)),
+            steps: OnceCell::new(),
+            tlb: Box::leak(Box::new(tlb.counting_into(leak((0..cpus).map(|_| CpuStats::new()))))),
             matrix,
-            cores: features.iter().enumerate().map(|(n, f)| Core::new(n as u32, *f)).collect(),
             memory: RefCell::default(),
             spaces: RefCell::default(),
-            delivery: Cell::new(Delivery::AtOnce),
-            meanwhile: RefCell::default(),
-            waits: Cell::new(0),
         }));
-        world.cores.iter().for_each(|core| assert!(core.world.set(world).is_ok()));
+        let _set_once = world.steps.set(Stepped::new(world, features, Delivery::AtOnce));
+        for core in &world.cpus {
+            core.is_online.set(false);
+            core.cr3.set(Cr3::flushing(KERNEL_ROOT, Pcid::KERNEL));
+            core.patience_turns.set(8);
+            core.patience_rounds.set(u32::MAX);
+            core.about_late.set(Late::Wait);
+        }
         world
     }
 
     pub(crate) fn cpu(&'static self, cpu: usize) -> Cpu<'static, 'static, Core> {
-        self.tlb.cpu(CpuId(cpu as u32), &self.cores[cpu])
-    }
-
-    /// What `cpu` has executed since the last call.
-    pub(crate) fn log(&self, cpu: usize) -> Vec<Did> {
-        self.cores[cpu].log.take()
-    }
-
-    pub(crate) fn forget_logs(&self) {
-        self.cores.iter().for_each(|core| core.log.borrow_mut().clear());
+        self.tlb.cpu(CpuId(cpu as u32), &self.cpus[cpu])
     }
 
     /// Runs `f` in the kernel on `cpu` with interrupts off.
@@ -112,29 +112,28 @@ impl World {
         f: impl FnOnce(Cpu<'static, 'static, Core>, &tlbkit::IrqsOff) -> R,
     ) -> R {
         self.enter_kernel(cpu);
-        self.cores[cpu].with_irqs_off(|irqs| f(self.cpu(cpu), irqs))
+        self.cpus[cpu].with_irqs_off(|irqs| f(self.cpu(cpu), irqs))
     }
 
     pub(crate) fn bring_up(&'static self, cpu: usize) {
-        self.cores[cpu].is_online.set(true);
-        self.cores[cpu].mode.set(Mode::Kernel);
-        self.cores[cpu].task.set(None);
+        self.cpus[cpu].is_online.set(true);
+        self.cpus[cpu].kept.mode.set(Mode::Kernel);
+        self.cpus[cpu].kept.task.set(None);
         self.quiet(cpu, |c, irqs| c.bring_up(irqs));
     }
 
     pub(crate) fn offline(&'static self, cpu: usize) {
-        self.cores[cpu].task.set(None);
+        self.cpus[cpu].kept.task.set(None);
         self.quiet(cpu, |c, irqs| c.offline(irqs));
-        self.cores[cpu].is_online.set(false);
+        self.cpus[cpu].is_online.set(false);
     }
 
     /// A new, empty space.
     pub(crate) fn space(&self) -> usize {
         let mut spaces = self.spaces.borrow_mut();
         let index = spaces.len();
-        let set = leak_words(AddressSpace::set_words(self.cores.len()));
-        let token = SpaceToken(index as u64);
-        spaces.push(Box::leak(Box::new(AddressSpace::new(self.tlb.fresh_id(), token, root_of(index), set))));
+        let space = tlbkit_testkit::space(self.tlb, self.cpus.len(), index, root_of(index));
+        spaces.push(Box::leak(Box::new(space)));
         self.memory.borrow_mut().roots.push(Fate::Live);
         index
     }
@@ -153,34 +152,34 @@ impl World {
 
     pub(crate) fn switch(&'static self, cpu: usize, space: usize) {
         self.quiet(cpu, |c, irqs| c.switch_to(self.at(space), irqs));
-        self.cores[cpu].task.set(Some(space));
+        self.cpus[cpu].kept.task.set(Some(space));
     }
 
     pub(crate) fn lazy(&'static self, cpu: usize) {
-        self.cores[cpu].task.set(None);
+        self.cpus[cpu].kept.task.set(None);
         self.quiet(cpu, |c, irqs| c.enter_lazy(irqs));
     }
 
     pub(crate) fn load_kernel(&'static self, cpu: usize) {
-        self.cores[cpu].task.set(None);
+        self.cpus[cpu].kept.task.set(None);
         self.quiet(cpu, |c, irqs| c.load_kernel(irqs));
     }
 
     pub(crate) fn enter_kernel(&'static self, cpu: usize) {
-        if self.cores[cpu].mode.replace(Mode::Kernel) == Mode::User {
-            self.cores[cpu].with_irqs_off(|irqs| self.cpu(cpu).enter_kernel(irqs));
+        if self.cpus[cpu].kept.mode.replace(Mode::Kernel) == Mode::User {
+            self.cpus[cpu].with_irqs_off(|irqs| self.cpu(cpu).enter_kernel(irqs));
         }
     }
 
     pub(crate) fn exit_to_user(&'static self, cpu: usize) {
-        if self.cores[cpu].mode.replace(Mode::User) == Mode::Kernel {
-            self.cores[cpu].with_irqs_off(|irqs| self.cpu(cpu).exit_to_user(irqs));
+        if self.cpus[cpu].kept.mode.replace(Mode::User) == Mode::Kernel {
+            self.cpus[cpu].with_irqs_off(|irqs| self.cpu(cpu).exit_to_user(irqs));
         }
     }
 
     /// The program on `cpu` accesses `va`, and goes on in user mode. The stamp of the mapping that it used.
     pub(crate) fn touch(&'static self, cpu: usize, va: u64) -> Option<usize> {
-        assert!(self.cores[cpu].task.get().is_some(), "no program runs on cpu{cpu}");
+        assert!(self.cpus[cpu].kept.task.get().is_some(), "no program runs on cpu{cpu}");
         self.exit_to_user(cpu);
         self.access(cpu, va)
     }
@@ -192,7 +191,7 @@ impl World {
     }
 
     fn access(&self, cpu: usize, va: u64) -> Option<usize> {
-        let core = &self.cores[cpu];
+        let core = &self.cpus[cpu];
         let hit = core.tlb.borrow().hit(core.cr3.get().pcid(), VirtAddr(va)).copied();
         let Some((entry, stamp)) = hit else { return self.walk(cpu, va) };
         let memory = self.memory.borrow();
@@ -204,7 +203,7 @@ impl World {
 
     /// A page walk from whatever root is loaded: at a miss, or speculative, at any time.
     pub(crate) fn walk(&self, cpu: usize, va: u64) -> Option<usize> {
-        let core = &self.cores[cpu];
+        let core = &self.cpus[cpu];
         let (root, pcid) = (core.cr3.get().root(), core.cr3.get().pcid());
         let memory = self.memory.borrow();
         if let Owner::Space(space) = owner_of(root) {
@@ -254,7 +253,6 @@ impl World {
     /// Flushes, frees what comes out, and looks at every CPU.
     pub(crate) fn finish(&'static self, cpu: usize, gather: TlbGather<'static, &'static [AtomicU64], Vec<usize>>) {
         self.enter_kernel(cpu);
-        self.waits.set(0);
         let freed = gather.flush(&self.cpu(cpu)).into_frames();
         self.memory.borrow_mut().free(&freed);
         self.audit();
@@ -292,7 +290,6 @@ impl World {
     /// Ends a space that runs nowhere; its tables are freed now or by the last lazy CPU.
     pub(crate) fn destroy(&'static self, cpu: usize, space: usize) -> Destroyed {
         self.enter_kernel(cpu);
-        self.waits.set(0);
         self.memory.borrow_mut().roots[space] = Fate::Unhooked;
         let ended = self.cpu(cpu).destroy(self.at(space));
         if ended == Destroyed::Now {
@@ -303,9 +300,9 @@ impl World {
 
     /// The tables of a dead space are freed.
     pub(crate) fn unreferenced(&self, space: usize) {
-        for core in self.cores.iter().filter(|core| core.is_online.get()) {
+        for core in self.cpus.iter().filter(|core| core.is_online.get()) {
             let loaded = owner_of(core.cr3.get().root());
-            assert_ne!(loaded, Owner::Space(space), "cpu{} has a space loaded that is freed", core.id);
+            assert_ne!(loaded, Owner::Space(space), "cpu{} has a space loaded that is freed", core.id.0);
         }
         self.memory.borrow_mut().free_space(space);
     }
@@ -313,48 +310,16 @@ impl World {
     /// INV-6, looked at directly: what each CPU could use or walk at this moment.
     pub(crate) fn audit(&self) {
         let memory = self.memory.borrow();
-        for core in self.cores.iter().filter(|core| core.is_online.get()) {
+        for core in self.cpus.iter().filter(|core| core.is_online.get()) {
             let (tlb, pcid) = (core.tlb.borrow(), core.cr3.get().pcid());
             for (path, table) in tlb.paths.iter().filter(|(path, _)| path.pcid == pcid) {
-                assert!(!memory.is_freed(*table), "INV-6: cpu{} can walk a freed table: {path:x?}", core.id);
+                assert!(!memory.is_freed(*table), "INV-6: cpu{} can walk a freed table: {path:x?}", core.id.0);
             }
             for (entry, stamp) in tlb.translations.iter().filter(|(entry, _)| entry.serves(pcid)) {
-                let is_used = core.task.get().is_some() || entry.start.is_kernel();
+                let is_used = core.kept.task.get().is_some() || entry.start.is_kernel();
                 let is_stale = is_used && memory.is_freed(*stamp);
-                assert!(!is_stale, "INV-6: cpu{} can use a freed translation: {entry:x?}", core.id);
+                assert!(!is_stale, "INV-6: cpu{} can use a freed translation: {entry:x?}", core.id.0);
             }
-        }
-    }
-
-    fn interrupt(&'static self, cpu: usize) {
-        self.cores[cpu].has_ipi.set(self.delivery.get() != Delivery::Lost);
-        if self.delivery.get() == Delivery::AtOnce {
-            self.deliver(cpu);
-        }
-    }
-
-    /// The pending interrupt of `cpu` arrives, if there is one and the CPU takes it.
-    pub(crate) fn deliver(&'static self, cpu: usize) {
-        let core = &self.cores[cpu];
-        if !core.is_online.get() || !core.irqs.get() || !core.has_ipi.replace(false) {
-            return;
-        }
-        let mode = core.mode.get();
-        self.enter_kernel(cpu);
-        core.with_irqs_off(|irqs| self.cpu(cpu).answer(irqs));
-        if mode == Mode::User {
-            self.exit_to_user(cpu);
-        }
-    }
-
-    /// One round of somebody's wait: what a test planned for it, or all interrupts arrive.
-    fn while_waiting(&'static self, waiter: usize) {
-        self.waits.set(self.waits.get() + 1);
-        assert!(self.waits.get() < PATIENCE, "INV-7: cpu{waiter} waits for ever");
-        let planned = self.meanwhile.borrow_mut().pop_front();
-        match planned {
-            Some(act) => act(self),
-            None => (0..self.cores.len()).for_each(|cpu| self.deliver(cpu)),
         }
     }
 
@@ -362,7 +327,7 @@ impl World {
     pub(crate) fn revisit_all(&'static self) {
         for space in 0..self.spaces.borrow().len() {
             let alive = self.memory.borrow().roots[space] == Fate::Live;
-            for cpu in (0..self.cores.len()).filter(|&cpu| alive && self.cores[cpu].is_online.get()) {
+            for cpu in (0..self.cpus.len()).filter(|&cpu| alive && self.cpus[cpu].is_online.get()) {
                 self.switch(cpu, space);
                 self.use_all_pages(cpu);
             }
@@ -371,7 +336,7 @@ impl World {
 
     /// Uses each address that was ever cached here.
     pub(crate) fn use_all_pages(&'static self, cpu: usize) {
-        let vas: Vec<u64> = self.cores[cpu].tlb.borrow().translations.iter().map(|(held, _)| held.start.0).collect();
+        let vas: Vec<u64> = self.cpus[cpu].tlb.borrow().translations.iter().map(|(held, _)| held.start.0).collect();
         for va in vas {
             self.touch(cpu, va);
             self.touch_in_kernel(cpu, va);

@@ -1,0 +1,150 @@
+//! One CPU in software: what it holds, what it has done, and what the machine of a test adds to it.
+
+use std::cell::{Cell, RefCell};
+use std::sync::atomic::Ordering;
+
+use tlbkit::sync::AtomicU64;
+use tlbkit::{AddressSpace, CpuId, Cr3, Event, Features, Hardware, Invpcid, Late, Pcid, PhysAddr, SpaceToken, Tlb};
+use tlbkit_arch::store::Store;
+use tlbkit_arch::{CurrentTag, Instruction};
+
+use crate::apics::Apics;
+use crate::nothing::ALONE;
+
+/// What a CPU has done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Did {
+    Cr3(Cr3),
+    Invlpg(u64),
+    Invpcid(Invpcid),
+    TogglePge,
+    Ipi(u32),
+    IpiToOthers,
+    Event(Event),
+}
+
+/// What a test adds to its CPUs. A reference to the test's machine implements it, and each CPU keeps a copy of that.
+pub trait Machine: Copy {
+    type Set: AsRef<[AtomicU64]>;
+    type Token: From<SpaceToken>;
+    /// What the test wants to know of a translation that a CPU holds.
+    type Entry;
+    /// What it wants to know of a cached path.
+    type Table;
+    /// What it keeps for each CPU.
+    type Kept: Default;
+
+    fn tlb(&self) -> &Tlb<'_>;
+
+    fn apics(&self) -> &Apics;
+
+    fn with_space_of<R>(self, token: Self::Token, f: impl FnOnce(&AddressSpace<Self::Set>) -> R) -> R;
+
+    /// `cpu` is about to execute an instruction.
+    fn before(self, _cpu: &TestCpu<Self>, _instruction: Instruction) {}
+
+    /// It has executed that instruction.
+    fn after(self, _cpu: &TestCpu<Self>, _instruction: Instruction) {}
+
+    /// A CPU interrupts `to`. By default the interrupt is pending until `to` [takes](TestCpu::take_interrupt) it.
+    fn interrupt(self, to: CpuId) {
+        self.apics().send(to);
+    }
+
+    /// `cpu` handles an interrupt.
+    fn handle(self, cpu: &TestCpu<Self>) {
+        cpu.with_irqs_off(|irqs| self.tlb().cpu(cpu.id, cpu).answer(irqs));
+    }
+
+    /// `cpu` waits. By default it is a thread, and lets the others run.
+    fn relax(self, _cpu: &TestCpu<Self>) {
+        self.apics().yield_now();
+    }
+
+    /// The protocol reports something on `cpu`.
+    fn event(self, _cpu: &TestCpu<Self>, _event: Event) {}
+}
+
+/// A CPU and its TLB. As long as a test changes nothing, waits are as patient as the library's own.
+pub struct TestCpu<M: Machine> {
+    pub machine: M,
+    pub id: CpuId,
+    pub features: Features,
+    pub tlb: RefCell<Store<M::Entry, M::Table>>,
+    pub cr3: Cell<Cr3>,
+    pub irqs: Cell<bool>,
+    /// An offline CPU takes no interrupt.
+    pub is_online: Cell<bool>,
+    /// How many interrupts it has taken.
+    pub interrupts: Cell<u32>,
+    pub log: RefCell<Vec<Did>>,
+    /// Goes on by 100 whenever it is read.
+    pub clock_cycles: Cell<u64>,
+    pub glances: Cell<u32>,
+    pub patience_turns: Cell<u32>,
+    pub patience_rounds: Cell<u32>,
+    /// What is done about late CPUs; and which were late.
+    pub about_late: Cell<Late>,
+    pub was_late: RefCell<Vec<u32>>,
+    /// Where the code runs that calls as this CPU, if the kernel can tell.
+    pub here: Cell<Option<CpuId>>,
+    /// Where the task is moved to just before interrupts are off the next time.
+    pub moves_to: Cell<Option<CpuId>>,
+    pub kept: M::Kept,
+}
+
+impl<M: Machine> TestCpu<M> {
+    #[must_use]
+    pub fn new(machine: M, id: CpuId, features: Features) -> Self {
+        Self {
+            machine,
+            id,
+            features,
+            tlb: RefCell::default(),
+            cr3: Cell::new(Cr3::flushing(PhysAddr(0), Pcid::KERNEL)),
+            irqs: Cell::new(true),
+            is_online: Cell::new(true),
+            interrupts: Cell::new(0),
+            log: RefCell::default(),
+            clock_cycles: Cell::new(0),
+            glances: Cell::new(ALONE.glances()),
+            patience_turns: Cell::new(ALONE.patience_turns()),
+            patience_rounds: Cell::new(ALONE.patience_rounds()),
+            about_late: Cell::new(ALONE.late(id)),
+            was_late: RefCell::default(),
+            here: Cell::new(ALONE.this_cpu()),
+            moves_to: Cell::new(None),
+            kept: M::Kept::default(),
+        }
+    }
+
+    /// The tag under which it translates.
+    pub fn current_tag(&self) -> CurrentTag {
+        if self.features.pcid { CurrentTag::Loaded(self.cr3.get().pcid()) } else { CurrentTag::Off }
+    }
+
+    /// Takes its interrupt, if one is pending and nothing keeps the CPU from it.
+    pub fn take_interrupt(&self) {
+        if self.is_online.get() && self.irqs.get() && self.machine.apics().take(self.id) {
+            self.interrupts.set(self.interrupts.get() + 1);
+            self.machine.handle(self);
+        }
+    }
+
+    pub(crate) fn execute(&self, did: Did, instruction: Instruction) {
+        self.machine.before(self, instruction);
+        self.log.borrow_mut().push(did);
+        self.tlb.borrow_mut().execute(instruction, self.current_tag());
+        if let Instruction::WriteCr3(cr3) = instruction {
+            self.cr3.set(cr3);
+        }
+        self.machine.after(self, instruction);
+    }
+}
+
+impl<M: Machine> Drop for TestCpu<M> {
+    fn drop(&mut self) {
+        // Relaxed: it only ends the test.
+        self.machine.apics().has_failed.fetch_or(std::thread::panicking(), Ordering::Relaxed);
+    }
+}
