@@ -223,10 +223,13 @@ impl<'t, 'k, H: Hardware> Cpu<'t, 'k, H> {
     /// Runs `f` with interrupts off, so that the task stays on this CPU, and checks that it is the right one.
     #[inline(always)]
     pub(crate) fn with_irqs_off_here<R>(&self, f: impl FnOnce(&IrqsOff) -> R) -> R {
-        self.hardware.with_irqs_off(|irqs| {
-            self.assert_here();
-            f(irqs)
-        })
+        self.hardware.with_irqs_off(
+            #[inline(always)]
+            |irqs| {
+                self.assert_here();
+                f(irqs)
+            },
+        )
     }
 
     #[inline(always)]

@@ -171,16 +171,6 @@ impl<H: Hardware> Cpu<'_, '_, H> {
             self.hardware.toggle_pge();
         }
     }
-
-    /// The pages of a range, or everything if they are too many to be flushed one by one.
-    #[inline(always)]
-    pub(crate) fn range_extent(&self, va: VirtAddr, pages: u32) -> Extent<'static> {
-        if self.tlb.knobs().is_everything(&self.tlb.policy().range, u64::from(pages), u64::MAX) {
-            Extent::Everything
-        } else {
-            Extent::Range { start: va, pages }
-        }
-    }
 }
 
 /// Flushes of this CPU alone.
@@ -233,13 +223,16 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         self.with_irqs_off_here(|irqs| self.flush_all_and_globals(irqs));
     }
 
-    /// A range that concerns this CPU alone: of no space, and so of no generation.
-    fn request_here(&self, va: VirtAddr, pages: u32, stride: Stride, needs: Needs) -> Request<'static> {
+    /// A range for this CPU alone, of no space and of no generation; everything if its pages are too many to be flushed
+    /// one by one.
+    #[inline(always)]
+    pub(crate) fn request_here(&self, va: VirtAddr, pages: u32, stride: Stride, needs: Needs) -> Request<'static> {
+        let is_everything = self.tlb.knobs().is_everything(&self.tlb.policy().range, u64::from(pages), u64::MAX);
         Request {
             space: SpaceId::KERNEL,
             token: SpaceToken(0),
             generation: Generation::NEVER,
-            extent: self.range_extent(va, pages),
+            extent: if is_everything { Extent::Everything } else { Extent::Range { start: va, pages } },
             step: Step::from_stride(stride),
             needs,
         }

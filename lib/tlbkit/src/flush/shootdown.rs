@@ -6,14 +6,14 @@
 use core::slice;
 
 use super::mailboxes::Responders;
-use super::request::{Extent, Needs, Request, Step};
+use super::request::{Extent, Needs, Request};
 use crate::addr::{CpuId, Stride, VirtAddr};
 use crate::cpu::state::Presence;
 use crate::cpu::{Cpu, flag};
 use crate::hardware::{Event, Hardware};
 use crate::policy::Reason;
 use crate::space::cpu_set::{first_cpu, for_each_cpu, split};
-use crate::space::{AddressSpace, Generation, Translations};
+use crate::space::{AddressSpace, Translations};
 use crate::sync::{AtomicU64, Ordering, fence};
 
 /// What is left of a flush that was announced.
@@ -66,10 +66,11 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         tables: Tables,
         why: Reason,
     ) {
-        let mut request = self.range_request(space, va, pages, stride, tables);
+        // Invalidating one address reaches the cached path to a table above it (C-27).
+        let mut request = self.request_here(va, pages.max(1), stride, tables.needs());
         if self.announce(Translations::OfSpace(space), &mut request) == Rest::Everything {
-            // A copy, so that a request that only this CPU carries out is never put together in memory.
-            let request = Request { space: space.id, ..request };
+            // Only other CPUs need to know which space it is, so a flush of this CPU alone does not read that.
+            let request = Request { space: space.id, token: space.token, ..request };
             self.flush_with_others(Translations::OfSpace(space), &request, why);
         }
     }
@@ -95,7 +96,8 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         stride: Stride,
         tables: Tables,
     ) -> Result<(), OthersMustFlush> {
-        let mut request = self.range_request(space, va, pages, stride, tables);
+        let request = self.request_here(va, pages.max(1), stride, tables.needs());
+        let mut request = Request { space: space.id, token: space.token, ..request };
         if self.announce(Translations::OfSpace(space), &mut request) == Rest::Nothing {
             return Ok(());
         }
@@ -105,28 +107,6 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         let mut words = space.cpus().words().iter().enumerate();
         let has_responder = words.any(|(index, word)| self.choose(index, self.others(index, word), &request).bits != 0);
         if has_responder { Err(OthersMustFlush) } else { Ok(()) }
-    }
-
-    /// A range of a space, not announced yet.
-    #[inline(always)]
-    fn range_request(
-        &self,
-        space: &AddressSpace<H::Set>,
-        va: VirtAddr,
-        pages: u32,
-        stride: Stride,
-        tables: Tables,
-    ) -> Request<'static> {
-        // Invalidating one address reaches the cached path to a table above it (C-27).
-        let extent = self.range_extent(va, pages.max(1));
-        Request {
-            space: space.id,
-            token: space.token,
-            generation: Generation::NEVER,
-            extent,
-            step: Step::from_stride(stride),
-            needs: tables.needs(),
-        }
     }
 }
 
@@ -171,7 +151,10 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
         if !is_alone {
             return Rest::Everything;
         }
-        self.with_irqs_off_here(|irqs| self.flush_running(|| space.generation(), request, irqs));
+        self.with_irqs_off_here(
+            #[inline(always)]
+            |irqs| self.flush_running(|| space.generation(), request, irqs),
+        );
         self.hardware.event(Event::FlushLocalDone);
         self.hardware.event(Event::FlushEnd);
         Rest::Nothing
@@ -386,14 +369,20 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
 
     #[inline(never)]
     fn flush_here_first(&self, request: Request<'_>) {
-        self.with_irqs_off_here(|irqs| self.flush_local(&request, irqs));
+        self.with_irqs_off_here(
+            #[inline(always)]
+            |irqs| self.flush_local(&request, irqs),
+        );
         self.hardware.event(Event::FlushLocalDone);
     }
 
     /// 3. Flushes on this CPU what `request` names, as a responder would.
     #[inline(always)]
     pub(crate) fn flush_here(&self, request: &Request<'_>) {
-        self.with_irqs_off_here(|irqs| self.flush_local(request, irqs));
+        self.with_irqs_off_here(
+            #[inline(always)]
+            |irqs| self.flush_local(request, irqs),
+        );
         self.hardware.event(Event::FlushLocalDone);
     }
 }
