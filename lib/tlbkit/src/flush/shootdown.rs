@@ -168,13 +168,28 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
     pub(crate) fn flush_with_others(&self, whose: Translations<'_, H::Set>, request: &Request<'_>, reason: Reason) {
         // From here until it is 0 again an interrupt handler that flushes would use the same mailbox.
         self.state.is_waiting.set(1);
-        let mailbox = self.free_mailbox().unwrap_or_else(|| self.wait_for_mailbox());
+        if self.state.issued.get() == 0 {
+            self.flush_by_mailbox(0, whose, request, reason);
+        } else {
+            self.flush_by_another_mailbox(whose, request, reason);
+        }
+        self.state.is_waiting.set(0);
+        self.hardware.event(Event::FlushEnd);
+    }
+
+    /// The same while issued requests are outstanding, so that the first mailbox may not be free.
+    #[inline(never)]
+    fn flush_by_another_mailbox(&self, whose: Translations<'_, H::Set>, request: &Request<'_>, reason: Reason) {
+        let mailbox = self.find_free_mailbox().unwrap_or_else(|| self.wait_for_mailbox());
+        self.flush_by_mailbox(mailbox, whose, request, reason);
+    }
+
+    #[inline(always)]
+    fn flush_by_mailbox(&self, mailbox: usize, whose: Translations<'_, H::Set>, request: &Request<'_>, reason: Reason) {
         let responders = self.send_and_flush_here(mailbox, whose, request, reason);
         if !responders.words.is_empty() {
             self.wait(mailbox, &responders);
         }
-        self.state.is_waiting.set(0);
-        self.hardware.event(Event::FlushEnd);
     }
 
     /// 2 to 4. Sends the request to the CPUs that have to flush, and flushes here: while they do, or before.
