@@ -13,7 +13,7 @@ use crate::cpu::{Cpu, flag};
 use crate::hardware::{Event, Hardware};
 use crate::policy::Reason;
 use crate::space::cpu_set::{first_cpu, for_each_cpu, split};
-use crate::space::{AddressSpace, Translations};
+use crate::space::{AddressSpace, SpaceId, Translations};
 use crate::sync::{AtomicU64, Ordering, fence};
 
 /// What is left of a flush that was announced.
@@ -105,7 +105,9 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         self.hardware.event(Event::FlushEnd);
         request.needs = tables.needs(); // a CPU that would only leave the CPU set need not be interrupted
         let mut words = space.cpus().words().iter().enumerate();
-        let has_responder = words.any(|(index, word)| self.choose(index, self.others(index, word), &request).bits != 0);
+        let has_responder = words.any(|(index, word)| {
+            self.choose(Translations::OfSpace(space), index, self.others(index, word), &request).bits != 0
+        });
         if has_responder { Err(OthersMustFlush) } else { Ok(()) }
     }
 }
@@ -225,7 +227,7 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
             // Up to 64 CPUs.
             [word] => {
                 let outbox = self.tlb.matrix.outbox_word(self.id, mailbox, 0);
-                let chosen = self.choose_and_report(0, word, request);
+                let chosen = self.choose_and_report(whose, 0, word, request);
                 if chosen.bits == 0 {
                     return Responders { words: &[], start: 0, count: 0 };
                 }
@@ -236,16 +238,26 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
                 self.interrupt(&responders);
                 responders
             }
-            words => self.send_to_many(words, mailbox, request),
+            words => {
+                let (start, end, count) = self.send_to_many(whose, words, mailbox, request);
+                let outbox = self.tlb.matrix.outbox(self.id, mailbox).words();
+                Responders { words: &outbox[start as usize..end as usize], start: start as usize, count }
+            }
         }
     }
 
     #[inline(never)]
-    fn send_to_many(&self, candidates: &[AtomicU64], mailbox: usize, request: &Request<'_>) -> Responders<'k> {
+    fn send_to_many(
+        &self,
+        whose: Translations<'_, H::Set>,
+        candidates: &[AtomicU64],
+        mailbox: usize,
+        request: &Request<'_>,
+    ) -> (u32, u32, u32) {
         let outbox = self.tlb.matrix.outbox(self.id, mailbox).words();
         let (mut start, mut end, mut count) = (0, 0, 0);
         for (index, word) in candidates.iter().enumerate() {
-            let chosen = self.choose_and_report(index, word, request);
+            let chosen = self.choose_and_report(whose, index, word, request);
             if chosen.bits == 0 {
                 continue;
             }
@@ -261,13 +273,19 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
         }
         let responders = Responders { words: &outbox[start..end], start, count };
         self.interrupt(&responders);
-        responders
+        (start as u32, end as u32, count)
     }
 
     #[inline(always)]
-    fn choose_and_report(&self, index: usize, word: &AtomicU64, request: &Request<'_>) -> Chosen {
+    fn choose_and_report(
+        &self,
+        whose: Translations<'_, H::Set>,
+        index: usize,
+        word: &AtomicU64,
+        request: &Request<'_>,
+    ) -> Chosen {
         let others = self.others(index, word);
-        let chosen = self.choose(index, others, request);
+        let chosen = self.choose(whose, index, others, request);
         let skipped = (others & !chosen.bits).count_ones();
         self.hardware.event(Event::Chosen { asked: chosen.count, skipped });
         chosen
@@ -284,32 +302,42 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
 
     /// Those of `others`, CPUs of the word at `index`, that have to flush before the shootdown returns.
     ///
-    /// A CPU that runs the space has to, and one in the middle of a switch: it may have read the old generation
-    /// (INV-2). A CPU in lazy TLB mode does not: it finds the new generation before it runs the space again (INV-5).
-    /// But it walks the page tables meanwhile, so it does when page-table pages are freed, and under policies of older
-    /// kernels.
+    /// A CPU that runs the space has to, and one in the middle of a switch: it may have read the old generation (INV-2).
+    /// A CPU in lazy TLB mode does not: it finds the new generation before it runs the space again (INV-5). But it walks
+    /// the page tables meanwhile, so it does when page-table pages are freed.
     #[inline(always)]
-    fn choose(&self, index: usize, others: u64, request: &Request<'_>) -> Chosen {
+    fn choose(&self, whose: Translations<'_, H::Set>, index: usize, others: u64, request: &Request<'_>) -> Chosen {
+        let (space, needs) = (request.space, request.needs);
+        let is_of_space = matches!(whose, Translations::OfSpace(_));
+        if !is_of_space || needs.any_of(Needs::MORE_RESPONDERS) || self.has_flag(flag::LAZY_INTERRUPTED) {
+            self.choose_specially(index, others, request)
+        } else if needs.any_of(Needs::TABLES) {
+            self.choose_by(index, others, |seen| seen == Presence::SWITCHING || seen.space() == space)
+        } else {
+            self.choose_by(index, others, |seen| seen.may_run(space))
+        }
+    }
+
+    /// The same for kernel addresses, for requests that concern CPUs which do not use the space, for batches, and under
+    /// policies of older kernels that interrupt CPUs in lazy TLB mode. A CPU that is absent answers nobody, and flushes
+    /// everything when it comes online.
+    #[inline(never)]
+    fn choose_specially(&self, index: usize, others: u64, request: &Request<'_>) -> Chosen {
         let (space, needs) = (request.space, request.needs);
         if let Extent::Loaded(targets) = request.extent {
-            // A batch: the space that a CPU runs or holds is one of the batch. Lazy CPUs flush when they leave lazy
-            // mode, whatever the policy.
+            // What a CPU in lazy TLB mode holds matters only when page-table pages are freed, whatever the policy.
             let has_loaded = |seen: Presence| seen == Presence::SWITCHING || targets.has_space(seen.space());
             let others = others & targets.word(index);
-            return if needs.any_of(Needs::TABLES) {
+            if needs.any_of(Needs::TABLES) {
                 let holds = |seen: Presence| seen != Presence::KERNEL && !seen.is_absent() && has_loaded(seen);
                 self.choose_by(index, others, holds)
             } else {
                 self.choose_by(index, others, |seen| !seen.is_lazy() && has_loaded(seen))
-            };
-        }
-        if space.0 == 0 || needs.any_of(Needs::MORE_RESPONDERS) {
-            // A CPU that is absent answers nobody, and flushes everything when it comes online.
+            }
+        } else if space == SpaceId::KERNEL || needs.any_of(Needs::MORE_RESPONDERS) {
             self.choose_by(index, others, |seen| !seen.is_absent())
-        } else if needs.any_of(Needs::TABLES) || self.has_flag(flag::LAZY_INTERRUPTED) {
-            self.choose_by(index, others, |seen| seen.may_run(space) || seen == Presence::lazy(space))
         } else {
-            self.choose_by(index, others, |seen| seen.may_run(space))
+            self.choose_by(index, others, |seen| seen == Presence::SWITCHING || seen.space() == space)
         }
     }
 
