@@ -47,7 +47,7 @@ impl Plan {
         let in_turn = seed.is_multiple_of(2).then(|| &named[(seed / 2) as usize % named.len()]);
         let program = self.program.or(in_turn).map_or_else(|| random(seed), Named::program);
         let config = MachineConfig { features, late, ..MachineConfig::default() };
-        Scenario { config, policy: self.policy.unwrap_or(policy), program }
+        Scenario { config, policy: self.policy.unwrap_or(policy), program, only: None }
     }
 
     /// Runs `seed`, half of them under a PCT schedule.
@@ -86,7 +86,7 @@ pub fn spelt(bytes: &[u8]) -> (Scenario, &[u8]) {
     let late = late(u64::from(bytes.below(4)));
     let program = Program::read_any(&mut bytes);
     let config = MachineConfig { features, late, ..MachineConfig::default() };
-    (Scenario { config, policy, program }, bytes.rest())
+    (Scenario { config, policy, program, only: None }, bytes.rest())
 }
 
 /// What many seeds came to.

@@ -135,7 +135,8 @@ fn a_schedule_that_exploring_found_fails_again_in_the_scenario_that_was_explored
 fn a_load_through_a_stale_entry_tells_itself() {
     let finding = |seed, errata| {
         let mut scenario = plan("two-senders", "linux-4.15-pti").scenario(seed);
-        scenario.config = MachineConfig { errata, only: Some(Oracle::Value), ..MachineConfig::default() };
+        scenario.config = MachineConfig { errata, ..MachineConfig::default() };
+        scenario.only = Some(Oracle::Value);
         tlbkit_check::random(&scenario, seed).finding.map(|finding| finding.oracle)
     };
     let found = (0..500).find_map(|seed| finding(seed, Errata::NONE.with(Erratum::InvpcidSwapped)));

@@ -83,7 +83,7 @@ impl PhysicalMemory for Bus<'_> {
         machine.memory.free(frame.at.0, frame.shift);
         let (step, cpu) = (machine.step, machine.current);
         machine.log.freed(step, cpu, frame.at.0);
-        machine.inspect_everybody();
+        machine.report_reach();
     }
 
     fn is_low(&self) -> bool {

@@ -1,38 +1,19 @@
 //! Instructions that change what a CPU may have cached: their scope, and when they fault.
 
-use std::fmt;
-
 use tlbkit::{Cr3, Invpcid, Pcid, Stride, VirtAddr};
 use tlbkit_arch::scope::{Broadcast, Globals, Paths};
 use tlbkit_arch::{CurrentTag, Instruction, is_canonical};
 
 use super::Machine;
 use super::errata::Erratum;
-
-/// A fault of the kernel's own making.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Exception {
-    /// General protection, #GP, with the rule that was broken.
-    Protection(&'static str),
-    /// Invalid opcode, #UD.
-    Opcode(&'static str),
-}
-
-impl fmt::Display for Exception {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Protection(rule) => write!(f, "#GP: {rule}"),
-            Self::Opcode(rule) => write!(f, "#UD: {rule}"),
-        }
-    }
-}
+use super::observation::{Exception, Observation};
 
 impl Machine {
     /// MOV to CR3.
     pub(crate) fn write_cr3(&mut self, cpu: usize, cr3: Cr3) -> Result<(), Exception> {
         let honours_keep = self.features.pcid || self.errata.has(Erratum::KeepsWithoutPcid);
         if cr3.keeps() && !honours_keep {
-            return Err(Exception::Protection("bit 63 of CR3 while CR4.PCIDE is clear (C-32)"));
+            return Err(Exception("#GP: bit 63 of CR3 while CR4.PCIDE is clear (C-32)"));
         }
         self.drain();
         let root = self.memory.name(cr3.root().0);
@@ -45,6 +26,7 @@ impl Machine {
             core.tlb.remove(&Instruction::WriteCr3(cr3).invalidates(current));
         }
         self.walk(cpu);
+        self.report(&Observation::RootLoaded { cpu });
         Ok(())
     }
 
@@ -76,18 +58,18 @@ impl Machine {
     /// INVPCID.
     pub(crate) fn invpcid(&mut self, cpu: usize, what: Invpcid) -> Result<(), Exception> {
         if !self.features.invpcid {
-            return Err(Exception::Opcode("INVPCID on a CPU without it (C-31)"));
+            return Err(Exception("#UD: INVPCID on a CPU without it (C-31)"));
         }
         if let Invpcid::Address(pcid, _) | Invpcid::Single(pcid) = what
             && pcid.0 != 0
             && !self.features.pcid
         {
-            return Err(Exception::Protection("INVPCID of a PCID while CR4.PCIDE is clear (C-31)"));
+            return Err(Exception("#GP: INVPCID of a PCID while CR4.PCIDE is clear (C-31)"));
         }
         if let Invpcid::Address(_, va) = what
             && !is_canonical(va)
         {
-            return Err(Exception::Protection("INVPCID of an address that is not canonical (C-31)"));
+            return Err(Exception("#GP: INVPCID of an address that is not canonical (C-31)"));
         }
         self.drain();
         let executed = match what {
@@ -110,7 +92,7 @@ impl Machine {
     /// drops everything.
     pub(crate) fn set_pcide(&mut self, cpu: usize, features: tlbkit::Features) -> Result<(), Exception> {
         if features.pcid && self.cpus[cpu].tag != Pcid(0) {
-            return Err(Exception::Protection("CR4.PCIDE set while CR3 has a PCID (C-33)"));
+            return Err(Exception("#GP: CR4.PCIDE set while CR3 has a PCID (C-33)"));
         }
         if self.features.pcid && !features.pcid {
             self.invalidate(cpu, Instruction::ClearPcide);

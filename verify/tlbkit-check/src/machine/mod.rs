@@ -10,6 +10,7 @@
 //! | `buffer`, `store`, `touch` | TSO, and what programs read and write |
 //! | `action`, `steps` | what can happen next |
 //! | `state` | a digest of all of it |
+//! | `observation` | what is reported to the monitor |
 //! | `operation`, `ops` | which call of the kernel changes the tables, and what its return promises |
 //! | `values` | what each page must hold |
 //! | `fiber`, `world`, `door` | the protocol's own code, run in direct style, stopped at each shared access |
@@ -26,6 +27,7 @@ pub(crate) mod fiber;
 pub(crate) mod instructions;
 pub(crate) mod issued;
 pub(crate) mod memory;
+pub(crate) mod observation;
 pub(crate) mod operation;
 pub(crate) mod ops;
 pub(crate) mod port;
@@ -39,18 +41,25 @@ pub(crate) mod walk;
 pub(crate) mod words;
 pub(crate) mod world;
 
-use crate::finding::{Finding, Oracle};
+use crate::finding::Finding;
 use crate::schedule::Chooser;
 use crate::timeline::{Log, Names};
 use action::Action;
 use core::Core;
 use errata::Errata;
 use memory::{FrameName, Memory};
+use observation::Observation;
 use operation::Operation;
 use tlbkit::{Features, Isolation, Late};
 use tlbkit_arch::Rights;
 use values::Values;
 use words::Words;
+
+/// Looks for what must never be. The machine knows nothing else of it.
+pub(crate) trait Monitor {
+    /// What is wrong with `what`, which happens on `machine` now.
+    fn observe(&self, machine: &Machine, what: &Observation<'_>) -> Option<Finding>;
+}
 
 /// CPUs, memory, and who decides what happens next.
 pub(crate) struct Machine {
@@ -66,7 +75,6 @@ pub(crate) struct Machine {
     pub(crate) errata: Errata,
     pub(crate) late: Late,
     pub(crate) patience_turns: u32,
-    only: Option<Oracle>,
     /// Whether each space has a table for user mode beside the kernel's.
     pub(crate) isolation: Isolation,
     /// The CPU that executes.
@@ -84,6 +92,7 @@ pub(crate) struct Machine {
     interrupts_sent: u64,
     /// Set while steps are scheduled: not while the machine is set up.
     pub(crate) is_live: bool,
+    monitor: Box<dyn Monitor>,
     pub(crate) finding: Option<Finding>,
     pub(crate) log: Log,
     /// What was chosen wherever there was a choice.
@@ -118,8 +127,6 @@ pub struct MachineConfig {
     pub late: Late,
     /// Rounds of waiting after which it looks who is late.
     pub patience_turns: u32,
-    /// The one property that is looked at, besides those that end a run by themselves; all if none.
-    pub only: Option<Oracle>,
     /// Steps after which a run is taken for one that never ends.
     pub step_limit: u64,
 }
@@ -127,13 +134,19 @@ pub struct MachineConfig {
 impl Default for MachineConfig {
     fn default() -> Self {
         let features = Features { pcid: true, invpcid: true };
-        let (errata, late, only) = (Errata::NONE, Late::Wait, None);
-        Self { cpus: 4, features, errata, late, patience_turns: 3, only, step_limit: 1_000_000 }
+        let (errata, late) = (Errata::NONE, Late::Wait);
+        Self { cpus: 4, features, errata, late, patience_turns: 3, step_limit: 1_000_000 }
     }
 }
 
 impl Machine {
-    pub(crate) fn new(config: &MachineConfig, isolation: Isolation, chooser: Box<dyn Chooser>, log: Log) -> Self {
+    pub(crate) fn new(
+        config: &MachineConfig,
+        isolation: Isolation,
+        monitor: Box<dyn Monitor>,
+        chooser: Box<dyn Chooser>,
+        log: Log,
+    ) -> Self {
         let nothing = FrameName { at: 0, epoch: 0 };
         Self {
             memory: Memory::new(),
@@ -146,7 +159,6 @@ impl Machine {
             errata: config.errata,
             late: config.late,
             patience_turns: config.patience_turns,
-            only: config.only,
             isolation,
             current: 0,
             granted: None,
@@ -157,6 +169,7 @@ impl Machine {
             idle_rounds: 0,
             interrupts_sent: 0,
             is_live: false,
+            monitor,
             finding: None,
             log,
             choices: Vec::new(),
@@ -167,11 +180,10 @@ impl Machine {
         }
     }
 
-    /// Keeps the first finding.
-    pub(crate) fn report(&mut self, finding: impl Into<Option<Finding>>) {
-        let is_asked_for = |found: &Finding| found.oracle.ends_a_run() || self.only.is_none_or(|o| o == found.oracle);
+    /// Reports `what` to the monitor, unless it has found something already: its first finding ends the run.
+    pub(crate) fn report(&mut self, what: &Observation<'_>) {
         if self.finding.is_none() {
-            self.finding = finding.into().filter(is_asked_for);
+            self.finding = self.monitor.observe(self, what);
         }
     }
 

@@ -6,6 +6,7 @@
 use std::ops::Range;
 
 use super::Machine;
+use super::observation::Observation;
 use super::operation::Operation;
 
 impl Machine {
@@ -43,7 +44,7 @@ impl Machine {
             }
         }
         self.log.op_end(step, self.current, op.name);
-        self.inspect_everybody();
+        self.report_reach();
         self.cpus[self.current].op = 0;
     }
 
@@ -69,8 +70,8 @@ impl Machine {
         self.cpus.iter_mut().for_each(|core| core.suspended.retain(|&suspended| suspended != id));
     }
 
-    /// Looks at every CPU for what it must not be able to reach.
-    pub(crate) fn inspect_everybody(&mut self) {
-        (0..self.cpus.len()).for_each(|cpu| self.report(crate::oracle::inspect(self, cpu)));
+    /// What each CPU may be able to reach has changed.
+    pub(crate) fn report_reach(&mut self) {
+        (0..self.cpus.len()).for_each(|cpu| self.report(&Observation::ReachChanged { cpu }));
     }
 }

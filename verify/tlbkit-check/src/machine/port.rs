@@ -10,10 +10,9 @@ use super::buffer::Place;
 use super::core::{Irqs, Mode};
 use super::errata::Erratum;
 use super::fiber;
-use super::instructions::Exception;
+use super::observation::{Exception, Observation};
 use super::words::read_word;
 use super::world::World;
-use crate::oracle;
 use crate::program::kernel::End;
 
 /// One CPU as the protocol sees it.
@@ -34,8 +33,7 @@ impl Port<'_, '_> {
         let step = machine.step;
         machine.log.instruction(step, self.cpu, name, detail);
         if let Err(exception) = run(&mut machine) {
-            let finding = oracle::exception(&machine, self.cpu, exception);
-            machine.report(finding);
+            machine.report(&Observation::InstructionFaulted { cpu: self.cpu, exception });
         }
     }
 
@@ -62,10 +60,7 @@ impl<'k> Hardware for Port<'_, 'k> {
 
     fn write_cr3(&self, cr3: Cr3) {
         self.execute(if cr3.keeps() { "CR3 (keep)" } else { "CR3" }, cr3.0 & !(1 << 63), |machine| {
-            machine.write_cr3(self.cpu, cr3)?;
-            let finding = oracle::inspect_load(machine, self.cpu);
-            machine.report(finding);
-            Ok(())
+            machine.write_cr3(self.cpu, cr3)
         });
     }
 
@@ -84,7 +79,7 @@ impl<'k> Hardware for Port<'_, 'k> {
     fn toggle_pge(&self) {
         self.execute("CR4.PGE", 0, |machine| {
             if machine.cpus[self.cpu].irqs == Irqs::On && machine.is_live {
-                return Err(Exception::Protection("CR4 changed with interrupts on (C-51)"));
+                return Err(Exception("#GP: CR4 changed with interrupts on (C-51)"));
             }
             machine.toggle_pge(self.cpu);
             Ok(())
@@ -244,8 +239,7 @@ impl<'k> World<'k> {
             return;
         }
         if let Some(space) = self.dead_space_at(address) {
-            let finding = oracle::space::touched(&machine, space);
-            machine.report(finding);
+            machine.report(&Observation::FreedSpaceAccessed { space });
         }
         let (step, cpu) = (machine.step, machine.current);
         let machine = &mut *machine;
@@ -336,8 +330,7 @@ impl<'k> World<'k> {
     pub(crate) fn set_mode(&self, cpu: usize, mode: Mode) {
         let mut machine = self.machine.borrow_mut();
         machine.cpus[cpu].mode = mode;
-        let finding = oracle::inspect(&machine, cpu);
-        machine.report(finding);
+        machine.report(&Observation::ReachChanged { cpu });
     }
 
     /// A handler that nothing holds back, between any two steps, may touch user memory if the protocol says so (C-54).
@@ -351,9 +344,12 @@ impl<'k> World<'k> {
         let may_touch = self.with_cpu(cpu, |handle| handle.is_running(vm.space()));
         let mut machine = self.machine.borrow_mut();
         machine.cpus[cpu].in_nmi = false;
-        let Some(finding) = may_touch.then(|| oracle::inspect_from_nmi(&machine, cpu)).flatten() else { return };
-        let step = machine.step;
-        machine.log.nmi(step, cpu);
-        machine.report(finding);
+        if may_touch {
+            machine.report(&Observation::UserMemoryAllowed { cpu });
+        }
+        if machine.finding.is_some() {
+            let step = machine.step;
+            machine.log.nmi(step, cpu);
+        }
     }
 }

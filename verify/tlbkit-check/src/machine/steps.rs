@@ -3,7 +3,7 @@
 use super::Machine;
 use super::action::{Action, Turn};
 use super::core::{Irqs, Mode, Progress};
-use crate::oracle::progress;
+use super::observation::Observation;
 
 /// Rounds of looking again in vain after which nobody will ever move.
 const IDLE_ROUNDS: u32 = 40;
@@ -40,7 +40,7 @@ impl Machine {
     fn choose(&mut self, actions: &[Action], turn: Turn) -> usize {
         self.step += 1;
         if self.step >= self.step_limit {
-            self.report(progress::livelock(self));
+            self.report(&Observation::Stuck("the run does not end"));
         }
         if actions.len() == 1 {
             return 0;
@@ -90,7 +90,7 @@ impl Machine {
     fn let_time_pass(&mut self) {
         self.idle_rounds += 1;
         if self.idle_rounds > IDLE_ROUNDS {
-            self.report(progress::deadlock(self));
+            self.report(&Observation::Stuck("nobody moves any more"));
         }
         for core in &mut self.cpus {
             core.spins_since = core.spins_since.map(|_| u64::MAX);

@@ -6,6 +6,7 @@ use tlbkit_arch::Pte;
 use super::Machine;
 use super::buffer::{Place, Store};
 use super::memory::Use;
+use super::observation::Observation;
 use super::words::write_word;
 
 impl Machine {
@@ -64,13 +65,10 @@ impl Machine {
                 self.note_change();
             }
             Place::Physical(at) => {
+                self.report(&Observation::StoreArrives { at, store });
                 if let Some(user) = store.user {
-                    let late = crate::oracle::frame::stored(self, &user);
-                    self.report(late);
                     self.values.stored(user.space, user.va, store.value);
                 }
-                let lost = crate::oracle::dirty::check(self, at, store.value);
-                self.report(lost);
                 self.write_physical(at, store.value, store.op);
             }
         }
@@ -80,10 +78,7 @@ impl Machine {
     pub(crate) fn write_physical(&mut self, at: u64, value: u64, op: u32) -> u64 {
         let before = self.memory.write(at, value);
         if self.memory.is_table(at) && before != value {
-            let cleaned = crate::oracle::dirty::cleaned(self, at, before, op);
-            self.report(cleaned);
-            let taken = crate::oracle::dirty::taken(self, before, value);
-            self.ops[op as usize].taken.extend(taken);
+            self.report(&Observation::EntryChanged { at, before, op });
             self.age_entries(at, op);
             self.walk_everywhere();
         }

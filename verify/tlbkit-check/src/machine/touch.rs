@@ -5,8 +5,8 @@ use tlbkit_arch::{Instruction, Pte};
 
 use super::Machine;
 use super::buffer::{Place, Store, UserStore};
+use super::observation::Observation;
 use super::tlb::TlbEntry;
-use crate::oracle;
 use crate::program::Access;
 
 /// What came of an access.
@@ -75,8 +75,7 @@ impl Machine {
         // What the CPU has not written yet is its own affair.
         if self.cpus[self.current].buffer.forward(place).is_none() {
             let value = self.memory.read(at);
-            let finding = oracle::value::check(self, space, va, value);
-            self.report(finding);
+            self.report(&Observation::UserLoad { space, va, value });
         }
         Touched::Done
     }

@@ -7,6 +7,7 @@
 
 use super::core::Mode;
 use super::memory::Use;
+use super::observation::Observation;
 use super::tlb::{Life, Path, Revocation, Tlb, TlbEntry};
 use super::{Machine, Reached};
 use tlbkit::{Pcid, PhysAddr, Stride, VirtAddr};
@@ -76,8 +77,8 @@ impl Machine {
     /// Reads the entry of `va` in one table.
     fn read_level(&mut self, cpu: usize, va: u64, level: u32, from: Reached) {
         if self.memory.still(from.table) != Some(Use::Table) {
-            let finding = crate::oracle::table::walked(self, cpu, va, level, from.table, from.fetched);
-            return self.report(finding);
+            let Reached { table, fetched, .. } = from;
+            return self.report(&Observation::FreedTableWalked { cpu, va, level, table, fetched });
         }
         let va = VirtAddr(va);
         let pte_at = entry_at(PhysAddr(from.table.at), va, level).0;

@@ -23,15 +23,8 @@ pub(super) fn check(machine: &Machine, cpu: usize) -> Option<Finding> {
 }
 
 /// A walk to `va` has read an entry of a freed table.
-pub(crate) fn walked(
-    machine: &Machine,
-    cpu: usize,
-    va: u64,
-    level: u32,
-    table: FrameName,
-    fetched: u64,
-) -> Option<Finding> {
-    Some(report(machine, cpu, &format!("a walk to {va:#x} reads a freed level-{level} table"), table, fetched))
+pub(super) fn walked(machine: &Machine, cpu: usize, va: u64, level: u32, table: FrameName, fetched: u64) -> Finding {
+    report(machine, cpu, &format!("a walk to {va:#x} reads a freed level-{level} table"), table, fetched)
 }
 
 fn report(machine: &Machine, cpu: usize, what: &str, table: FrameName, fetched: u64) -> Finding {

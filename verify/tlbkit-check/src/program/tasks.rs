@@ -5,9 +5,9 @@ use tlbkit_pmap::{ChildFill, USER_END};
 
 use super::kernel::End;
 use crate::machine::core::Mode;
+use crate::machine::observation::Observation;
 use crate::machine::port::Protocol;
 use crate::machine::world::World;
-use crate::oracle;
 
 impl<'k> World<'k> {
     /// Switches to a task of `space`, unless it is dead.
@@ -46,9 +46,7 @@ impl<'k> World<'k> {
             let borrowed = self.vm(space).space();
             handle.hardware().with_irqs_off(|irqs| {
                 handle.with_space(borrowed, irqs, || {
-                    let mut machine = self.machine.borrow_mut();
-                    let finding = oracle::inspect_from_nmi(&machine, cpu);
-                    machine.report(finding);
+                    self.machine.borrow_mut().report(&Observation::UserMemoryAllowed { cpu });
                 });
             });
         });
