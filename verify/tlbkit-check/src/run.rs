@@ -147,13 +147,13 @@ fn next(machine: &mut Machine) -> Option<Action> {
 fn name_words(machine: &mut Machine, states: &[CpuState], matrix: &[AtomicU64]) {
     let cpus = states.len();
     for (cpu, state) in states.iter().enumerate() {
-        machine.name_words(state, &format!("the state of CPU {cpu}"));
+        machine.log.name_words(state, &format!("the state of CPU {cpu}"));
     }
     // The inboxes come first, and may be longer than the other rows.
     let row_words = AddressSpace::set_words(cpus);
     let (inboxes, rows) = matrix.split_at(matrix.len() - (cpus + 2) * row_words);
     for (cpu, inbox) in inboxes.chunks(inboxes.len() / cpus).enumerate() {
-        inbox.iter().for_each(|word| machine.name_words(word, &format!("the inbox of CPU {cpu}")));
+        inbox.iter().for_each(|word| machine.log.name_words(word, &format!("the inbox of CPU {cpu}")));
     }
     for (row, words) in rows.chunks(row_words).enumerate() {
         let name = match row.checked_sub(cpus) {
@@ -161,6 +161,6 @@ fn name_words(machine: &mut Machine, states: &[CpuState], matrix: &[AtomicU64]) 
             Some(0) => "the online CPUs".to_owned(),
             Some(_) => "the kernel's set".to_owned(),
         };
-        words.iter().for_each(|word| machine.name_words(word, &name));
+        words.iter().for_each(|word| machine.log.name_words(word, &name));
     }
 }

@@ -22,10 +22,10 @@ impl Bus<'_> {
         door::with_world(|world| world.point());
     }
 
-    fn note(&self, name: &'static str, at: PhysAddr, value: u64) {
+    fn log_write(&self, how: &'static str, at: PhysAddr, value: u64) {
         let mut machine = self.machine.borrow_mut();
-        let (step, cpu) = (machine.step, machine.current);
-        machine.log.table_write(step, cpu, name, at.0, value);
+        let cpu = machine.current;
+        machine.log(cpu, || format!("{how} table word {:#x} := {value:#x}", at.0));
     }
 }
 
@@ -43,13 +43,13 @@ impl PhysicalMemory for Bus<'_> {
 
     fn store(&self, at: PhysAddr, value: u64) {
         Self::point();
-        self.note("store", at, value);
+        self.log_write("store", at, value);
         self.machine.borrow_mut().store_later(Place::Physical(at.0), value);
     }
 
     fn swap(&self, at: PhysAddr, value: u64) -> u64 {
         Self::point();
-        self.note("xchg", at, value);
+        self.log_write("xchg", at, value);
         self.machine.borrow_mut().exchange_physical(at.0, value)
     }
 
@@ -64,7 +64,7 @@ impl PhysicalMemory for Bus<'_> {
             return Err(found);
         }
         drop(machine);
-        self.note("cmpxchg", at, new);
+        self.log_write("cmpxchg", at, new);
         Ok(self.machine.borrow_mut().exchange_physical(at.0, new))
     }
 
@@ -81,8 +81,8 @@ impl PhysicalMemory for Bus<'_> {
     fn free(&self, frame: Frame) {
         let mut machine = self.machine.borrow_mut();
         machine.memory.free(frame.at.0, frame.shift);
-        let (step, cpu) = (machine.step, machine.current);
-        machine.log.freed(step, cpu, frame.at.0);
+        let cpu = machine.current;
+        machine.log(cpu, || format!("frees frame {:#x}", frame.at.0 >> 12));
         machine.report_reach();
     }
 

@@ -43,7 +43,7 @@ pub(crate) mod world;
 
 use crate::finding::Finding;
 use crate::schedule::Chooser;
-use crate::timeline::{Log, Names};
+use crate::timeline::{LineKind, Log};
 use action::Action;
 use core::Core;
 use errata::Errata;
@@ -97,8 +97,6 @@ pub(crate) struct Machine {
     pub(crate) log: Log,
     /// What was chosen wherever there was a choice.
     pub(crate) choices: Vec<u8>,
-    /// What the shared words are called, for the log.
-    pub(crate) names: Names,
     /// Shared words, numbered for digests.
     pub(crate) words: Words,
     /// Scratch of the walker and of the scheduler.
@@ -173,7 +171,6 @@ impl Machine {
             finding: None,
             log,
             choices: Vec::new(),
-            names: Vec::new(),
             words: Words::default(),
             reached: Vec::new(),
             actions: Vec::new(),
@@ -187,11 +184,8 @@ impl Machine {
         }
     }
 
-    /// In the log the words of `object` are called `name`.
-    pub(crate) fn name_words<T>(&mut self, object: &T, name: &str) {
-        if self.log.is_kept() {
-            let start = std::ptr::from_ref(object).addr();
-            self.names.push((start..start + size_of::<T>(), name.to_owned()));
-        }
+    /// A line of the log: something that `cpu` does in this step.
+    pub(crate) fn log(&mut self, cpu: usize, text: impl FnOnce() -> String) {
+        self.log.add(self.step, cpu, LineKind::Step, text);
     }
 }

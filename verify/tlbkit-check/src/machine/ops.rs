@@ -8,6 +8,7 @@ use std::ops::Range;
 use super::Machine;
 use super::observation::Observation;
 use super::operation::Operation;
+use crate::timeline::LineKind;
 
 impl Machine {
     /// Begins an operation on the CPU that executes.
@@ -17,7 +18,7 @@ impl Machine {
         self.cpus[cpu].op = self.ops.len() as u32;
         let root = root.map(|at| self.memory.name(at));
         self.ops.push(Operation::new(name, cpu, began, root, promise));
-        self.log.op(self.step, cpu, name);
+        self.log.add(self.step, cpu, LineKind::Begin, || name.to_owned());
     }
 
     /// The running operation turns out to promise that nothing older is left of `promise`.
@@ -43,7 +44,7 @@ impl Machine {
                 entry.life.promised_by = Some(id);
             }
         }
-        self.log.op_end(step, self.current, op.name);
+        self.log.add(step, self.current, LineKind::End, || op.name.to_owned());
         self.report_reach();
         self.cpus[self.current].op = 0;
     }
@@ -61,7 +62,7 @@ impl Machine {
     pub(crate) fn resume(&mut self, id: u32) {
         self.abandon(id);
         self.cpus[self.current].op = id;
-        self.log.op(self.step, self.current, "wait");
+        self.log.add(self.step, self.current, LineKind::Begin, || "wait".to_owned());
     }
 
     /// Nobody goes on with an operation that was suspended, or the CPU that executes does at once.

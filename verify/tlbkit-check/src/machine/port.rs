@@ -27,11 +27,10 @@ pub(crate) type Protocol<'t, 'k, 'w> = Cpu<'t, 'k, Port<'w, 'k>>;
 
 impl Port<'_, '_> {
     /// One instruction, with a point before it.
-    fn execute(&self, name: &'static str, detail: u64, run: impl FnOnce(&mut Machine) -> Result<(), Exception>) {
+    fn execute(&self, name: &'static str, operand: u64, run: impl FnOnce(&mut Machine) -> Result<(), Exception>) {
         self.world.point();
         let mut machine = self.world.machine.borrow_mut();
-        let step = machine.step;
-        machine.log.instruction(step, self.cpu, name, detail);
+        machine.log(self.cpu, || format!("{name} {operand:#x}"));
         if let Err(exception) = run(&mut machine) {
             machine.report(&Observation::InstructionFaulted { cpu: self.cpu, exception });
         }
@@ -41,8 +40,7 @@ impl Port<'_, '_> {
         let mut machine = self.world.machine.borrow_mut();
         machine.interrupts_sent += 1;
         let is_lost = machine.errata.has(Erratum::InterruptLost) && machine.interrupts_sent.is_multiple_of(2);
-        let step = machine.step;
-        machine.log.sent(step, self.cpu, to);
+        machine.log(self.cpu, || format!("interrupts CPU {to}"));
         if !is_lost {
             machine.cpus[to].interrupts |= 1 << self.cpu;
             machine.note_change();
@@ -72,8 +70,8 @@ impl<'k> Hardware for Port<'_, 'k> {
     }
 
     fn invpcid(&self, what: Invpcid) {
-        let detail = if let Invpcid::Address(_, va) = what { va.0 } else { 0 };
-        self.execute("INVPCID", detail, |machine| machine.invpcid(self.cpu, what));
+        let operand = if let Invpcid::Address(_, va) = what { va.0 } else { 0 };
+        self.execute("INVPCID", operand, |machine| machine.invpcid(self.cpu, what));
     }
 
     fn toggle_pge(&self) {
@@ -146,7 +144,9 @@ impl<'k> Hardware for Port<'_, 'k> {
     fn event(&self, event: Event) {
         let mut machine = self.world.machine.borrow_mut();
         let (step, id) = (machine.step, machine.cpus[self.cpu].op as usize);
-        machine.log.event(step, self.cpu, event);
+        if !matches!(event, Event::Waiting(_)) {
+            machine.log(self.cpu, || format!("({event:?})"));
+        }
         match event {
             Event::FlushBegin(_) => machine.ops[id].flush = (Some(step), None),
             Event::FlushEnd => {
@@ -242,8 +242,7 @@ impl<'k> World<'k> {
             machine.report(&Observation::FreedSpaceAccessed { space });
         }
         let (step, cpu) = (machine.step, machine.current);
-        let machine = &mut *machine;
-        machine.log.access(step, cpu, &machine.names, access, address);
+        machine.log.add_access(step, cpu, access, address);
         match access {
             Access::Load | Access::Store => {}
             Access::Rmw => {
@@ -300,8 +299,7 @@ impl<'k> World<'k> {
     fn take_interrupts(&self, cpu: usize, action: Action) {
         let mode = {
             let mut machine = self.machine.borrow_mut();
-            let step = machine.step;
-            machine.log.interrupt(step, cpu);
+            machine.log(cpu, || "takes the interrupt".to_owned());
             let core = &mut machine.cpus[cpu];
             core.act();
             let first = core.interrupts & core.interrupts.wrapping_neg();
@@ -348,8 +346,7 @@ impl<'k> World<'k> {
             machine.report(&Observation::UserMemoryAllowed { cpu });
         }
         if machine.finding.is_some() {
-            let step = machine.step;
-            machine.log.nmi(step, cpu);
+            machine.log(cpu, || "takes a non-maskable interrupt".to_owned());
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::Machine;
 use super::action::{Action, Turn};
+use super::buffer::Place;
 use super::core::{Irqs, Mode, Progress};
 use super::observation::Observation;
 
@@ -25,8 +26,13 @@ impl Machine {
             let index = self.choose(&actions, turn);
             match actions[index] {
                 Action::Drain(cpu) => {
-                    self.log.drained(self.step, cpu, self.cpus[cpu].buffer.iter().next());
-                    self.drain_one(cpu);
+                    let Some(store) = self.drain_one(cpu) else { continue };
+                    self.log(cpu, || match store.to {
+                        Place::Physical(at) => {
+                            format!("its store of {:#x} to table word {at:#x} reaches memory", store.value)
+                        }
+                        Place::Shared(_) => format!("its store of {:#x} reaches memory", store.value),
+                    });
                 }
                 Action::Accessed(index) => self.set_accessed(index),
                 action => break Some(action),

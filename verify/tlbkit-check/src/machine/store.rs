@@ -20,11 +20,11 @@ impl Machine {
         }
     }
 
-    /// Writes the oldest store of `cpu` to memory.
-    pub(crate) fn drain_one(&mut self, cpu: usize) {
-        if let Some(store) = self.cpus[cpu].buffer.pop() {
-            self.arrive(&store);
-        }
+    /// Writes the oldest store of `cpu`, if there is one, to memory.
+    pub(crate) fn drain_one(&mut self, cpu: usize) -> Option<Store> {
+        let store = self.cpus[cpu].buffer.pop()?;
+        self.arrive(&store);
+        Some(store)
     }
 
     /// A locked operation, a fence or a serialising instruction of the CPU that executes.
@@ -34,9 +34,7 @@ impl Machine {
 
     /// What `cpu` has stored so far arrives.
     pub(crate) fn drain_of(&mut self, cpu: usize) {
-        while !self.cpus[cpu].buffer.is_empty() {
-            self.drain_one(cpu);
-        }
+        while self.drain_one(cpu).is_some() {}
     }
 
     /// What each CPU has stored so far arrives: a count that they have all lowered by locked operations is zero.

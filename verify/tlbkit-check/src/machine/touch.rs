@@ -34,8 +34,8 @@ impl Machine {
         if touched == Touched::Faulted {
             self.invalidate(cpu, Instruction::PageFault(VirtAddr(va)));
         }
-        let (step, tag) = (self.step, self.cpus[cpu].tag.0);
-        self.log.touched(step, cpu, || format!("user {access:?} at {va:#x}, PCID {tag:#x}: {touched:?}"));
+        let tag = self.cpus[cpu].tag.0;
+        self.log(cpu, || format!("user {access:?} at {va:#x}, PCID {tag:#x}: {touched:?}"));
         touched
     }
 

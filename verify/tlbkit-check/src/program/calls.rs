@@ -35,7 +35,7 @@ impl<'k> World<'k> {
         let vm = vm.ok()?;
         self.kernel.made.set(space + 1);
         let vm = self.spaces[space].get_or_init(|| vm);
-        self.machine.borrow_mut().name_words(vm, &format!("space {space}"));
+        self.machine.borrow_mut().log.name_words(vm, &format!("space {space}"));
         Some(space)
     }
 
