@@ -1,4 +1,4 @@
-//! The machine alone, without a kernel on it: driven by hand, it tells every outcome that an access can have.
+//! The machine alone, without a kernel on it: driven by hand, it lists every outcome that an access can have.
 //!
 //! This is how the machine itself is tested: what x86-64 forbids must not be among the outcomes, what it permits must.
 
@@ -115,7 +115,7 @@ impl Bare {
         self.outcomes(cpu, va, Access::Read)
     }
 
-    /// Everything that a store to `va` by `cpu` can come to, told by what is overwritten.
+    /// Everything that a store to `va` by `cpu` can come to, named by what is overwritten.
     #[must_use]
     pub fn stores(&self, cpu: usize, va: u64) -> Vec<Seen> {
         self.outcomes(cpu, va, Access::Write)
@@ -123,7 +123,7 @@ impl Bare {
 
     fn outcomes(&self, cpu: usize, va: u64, access: Access) -> Vec<Seen> {
         let core = &self.machine.cpus[cpu];
-        let usable: Vec<_> = core.tlb.usable(core.tag, VirtAddr(va)).collect();
+        let usable: Vec<_> = core.tlb.usable(core.pcid, VirtAddr(va)).collect();
         let outcome =
             |may_access: bool, at| if may_access { Seen::Value(self.load_word(cpu, at)) } else { Seen::Fault };
         let seen = usable.iter().map(|entry| outcome(access == Access::Read || entry.rights.may_write, entry.frame.at));
@@ -152,7 +152,7 @@ impl Bare {
         self.machine.write_cr3(cpu, cr3)
     }
 
-    /// MOV to CR3 of `root` under `pcid`, flushing its tag.
+    /// MOV to CR3 of `root` under `pcid`, flushing what that PCID holds.
     ///
     /// # Panics
     /// If the machine refuses it.
@@ -181,7 +181,7 @@ impl Bare {
         self.machine.toggle_pge(cpu);
     }
 
-    /// CR4.PCIDE and what CPUID tells of INVPCID.
+    /// CR4.PCIDE and what CPUID says of INVPCID.
     ///
     /// # Errors
     /// The rule that it breaks.

@@ -71,13 +71,13 @@ fn features(choice: u64) -> Features {
     }
 }
 
-/// Most kernels wait in silence for who comes late.
+/// Most kernels wait in silence for a CPU that is late.
 fn late(choice: u64) -> Late {
     if choice == 0 { Late::AskAgain } else { Late::Wait }
 }
 
 /// What `bytes` spell, which may be any: a scenario, and in what is left of them the choices for
-/// [`replay`](crate::schedule::shrink::replay). The door for fuzzers; the first byte draws the policy.
+/// [`replay`](crate::schedule::shrink::replay). The interface for fuzzers; the first byte draws the policy.
 #[must_use]
 pub fn spelt(bytes: &[u8]) -> (Scenario, &[u8]) {
     let mut bytes = Bytes::new(bytes);
@@ -137,7 +137,7 @@ pub fn seeds(plan: &Plan, first: u64, count: u64, threads: usize, progress: &(dy
 }
 
 /// Runs the seeds of both families: those of the first, and then a quarter as many of the later one, unless the plan
-/// has a program of its own.
+/// names one program.
 #[must_use]
 pub fn families(plan: &Plan, first: u64, count: u64, threads: usize, progress: &(dyn Fn(u64) + Sync)) -> Report {
     let report = seeds(plan, first, count, threads, progress);

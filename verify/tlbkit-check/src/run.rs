@@ -15,7 +15,7 @@ use crate::machine::fiber::Fiber;
 use crate::machine::memory::Use;
 use crate::machine::observation::Observation;
 use crate::machine::world::World;
-use crate::machine::{Machine, MachineConfig, door};
+use crate::machine::{Machine, MachineConfig, observer};
 use crate::oracle::Oracles;
 use crate::program::kernel::{End, Kernel};
 use crate::program::{Program, execute};
@@ -67,7 +67,7 @@ pub(crate) fn run(scenario: &Scenario, chooser: Box<dyn Chooser>, log: Log) -> O
     name_words(&mut machine.borrow_mut(), &states, &matrix);
     let of_kernel = machine.borrow().memory.in_use().collect::<Vec<_>>();
     let world = World::new(&machine, &tlb, &kernel_map, &spaces, &sets, Kernel::new(scenario.program.clone()));
-    door::with_world_set(&world, || {
+    observer::with_world_set(&world, || {
         execute::set_up(&world);
         run_fibers(&world, execute::cpu_body);
         look_for_leaks(&world);
@@ -84,7 +84,7 @@ fn run_fibers(world: &World<'_>, body: fn(&World<'_>, usize)) {
     let machine = world.machine;
     let cpus = machine.borrow().cpus.len();
     let mut fibers: Vec<_> = (0..cpus)
-        .map(|cpu| Fiber::new(move || door::with_world(|world| body(world, cpu)).unwrap_or_default()))
+        .map(|cpu| Fiber::new(move || observer::with_world(|world| body(world, cpu)).unwrap_or_default()))
         .collect();
     machine.borrow_mut().is_live = true;
     loop {

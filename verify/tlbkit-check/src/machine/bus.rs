@@ -1,4 +1,4 @@
-//! The page tables' door to memory: every store and exchange is a point, and goes through the store buffer.
+//! The page tables' interface to memory: every store and exchange is a point, and goes through the store buffer.
 
 use std::cell::RefCell;
 
@@ -7,8 +7,8 @@ use tlbkit_pmap::{Frame, Memory as PhysicalMemory, Purpose};
 
 use super::Machine;
 use super::buffer::Place;
-use super::door;
 use super::memory::{self, Use};
+use super::observer;
 use super::world::World;
 
 /// Memory as the CPU that executes sees it.
@@ -19,7 +19,7 @@ pub(crate) struct Bus<'m> {
 
 impl Bus<'_> {
     fn point() {
-        door::with_world(|world| world.point());
+        observer::with_world(|world| world.point());
     }
 
     fn log_write(&self, how: &'static str, at: PhysAddr, value: u64) {

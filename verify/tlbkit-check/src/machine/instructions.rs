@@ -20,7 +20,7 @@ impl Machine {
         let current = self.current_tag(cpu);
         let core = &mut self.cpus[cpu];
         core.root = root;
-        core.tag = current.after(cr3).pcid();
+        core.pcid = current.after(cr3).pcid();
         let is_kept_by_mistake = cr3.keeps() && !self.features.pcid;
         if !is_kept_by_mistake {
             core.tlb.remove(&Instruction::WriteCr3(cr3).invalidates(current));
@@ -31,7 +31,7 @@ impl Machine {
     }
 
     fn current_tag(&self, cpu: usize) -> CurrentTag {
-        if self.features.pcid { CurrentTag::Loaded(self.cpus[cpu].tag) } else { CurrentTag::Off }
+        if self.features.pcid { CurrentTag::Loaded(self.cpus[cpu].pcid) } else { CurrentTag::Off }
     }
 
     /// Removes what `instruction` invalidates, and fetches again what may be fetched.
@@ -88,15 +88,15 @@ impl Machine {
         self.invalidate(cpu, Instruction::TogglePge);
     }
 
-    /// CR4.PCIDE, on every CPU at once as a kernel does at boot: setting it needs a CR3 without a tag, clearing it
+    /// CR4.PCIDE, on every CPU at once as a kernel does at boot: setting it needs a CR3 without a PCID, clearing it
     /// drops everything.
     pub(crate) fn set_pcide(&mut self, cpu: usize, features: tlbkit::Features) -> Result<(), Exception> {
-        if features.pcid && self.cpus[cpu].tag != Pcid(0) {
+        if features.pcid && self.cpus[cpu].pcid != Pcid(0) {
             return Err(Exception("#GP: CR4.PCIDE set while CR3 has a PCID (C-33)"));
         }
         if self.features.pcid && !features.pcid {
             self.invalidate(cpu, Instruction::ClearPcide);
-            self.cpus[cpu].tag = Pcid(0);
+            self.cpus[cpu].pcid = Pcid(0);
         }
         self.features = features;
         self.walk(cpu);

@@ -13,21 +13,21 @@
 //! | `observation` | what is reported to the monitor |
 //! | `operation`, `ops` | which call of the kernel changes the tables, and what its return promises |
 //! | `values` | what each page must hold |
-//! | `fiber`, `world`, `door` | the protocol's own code, run in direct style, stopped at each shared access |
+//! | `fiber`, `world`, `observer` | the protocol's own code, run in direct style, stopped at each shared access |
 //! | `words` | the words that CPUs share, by address |
-//! | `port`, `bus` | the protocol's door to a CPU and the page tables' to memory |
+//! | `port`, `bus` | the protocol's interface to a CPU and the page tables' to memory |
 
 pub(crate) mod action;
 pub(crate) mod buffer;
 pub(crate) mod bus;
 pub(crate) mod core;
-pub(crate) mod door;
 pub(crate) mod errata;
 pub(crate) mod fiber;
 pub(crate) mod instructions;
 pub(crate) mod issued;
 pub(crate) mod memory;
 pub(crate) mod observation;
+pub(crate) mod observer;
 pub(crate) mod operation;
 pub(crate) mod ops;
 pub(crate) mod port;
@@ -61,7 +61,7 @@ pub(crate) trait Monitor {
     fn observe(&self, machine: &Machine, what: &Observation<'_>) -> Option<Finding>;
 }
 
-/// CPUs, memory, and who decides what happens next.
+/// CPUs, memory, and the chooser that decides what happens next.
 pub(crate) struct Machine {
     pub(crate) memory: Memory,
     pub(crate) cpus: Vec<Core>,
@@ -123,7 +123,7 @@ pub struct MachineConfig {
     pub errata: Errata,
     /// What a kernel does about CPUs that do not answer in time.
     pub late: Late,
-    /// Rounds of waiting after which it looks who is late.
+    /// Rounds of waiting after which it looks which CPU is late.
     pub patience_turns: u32,
     /// Steps after which a run is taken for one that never ends.
     pub step_limit: u64,

@@ -1,4 +1,4 @@
-//! Operations of the kernel: who changes the page tables, and what the return of a call promises.
+//! Operations of the kernel: which call changes the page tables, and what the return of a call promises.
 //!
 //! The promise is the contract of the page tables, stated apart from how the protocol keeps it: when a call that
 //! revokes returns, no CPU can use what it revoked, nor what others had revoked in its range before it began.

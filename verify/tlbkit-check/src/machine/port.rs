@@ -1,5 +1,5 @@
-//! The protocol's door to one CPU: it stops before each shared access and each instruction, for the scheduler to decide
-//! who goes on.
+//! The protocol's hardware interface to one CPU: it stops before each shared access and each instruction, for the
+//! scheduler to decide which CPU goes on.
 
 use tlbkit::sync::{Access, AtomicU64, Word};
 use tlbkit::{AddressSpace, Cpu, CpuId, Cr3, Event, Features, Hardware, Invpcid, IrqsOff, Late, SpaceToken, VirtAddr};
@@ -43,7 +43,7 @@ impl Port<'_, '_> {
         machine.log(self.cpu, || format!("interrupts CPU {to}"));
         if !is_lost {
             machine.cpus[to].interrupts |= 1 << self.cpu;
-            machine.note_change();
+            machine.record_change();
         }
     }
 }
@@ -156,8 +156,8 @@ impl<'k> Hardware for Port<'_, 'k> {
             Event::Waiting(late) => machine.cpus[self.cpu].waits_for = Some(late.0),
             Event::LastLazyReference(token) => {
                 drop(machine);
-                self.world.kernel.set_end(token.0 as usize, End::Told);
-                self.world.kernel.owe_reclaim(self.cpu, token.0 as usize);
+                self.world.kernel.set_end(token.0 as usize, End::Notified);
+                self.world.kernel.add_to_reclaim(self.cpu, token.0 as usize);
             }
             _ => {}
         }
@@ -248,7 +248,7 @@ impl<'k> World<'k> {
             Access::Rmw => {
                 machine.drain();
                 machine.learn_locked(address);
-                machine.note_change();
+                machine.record_change();
             }
             Access::Fence => machine.drain(),
         }
@@ -256,7 +256,7 @@ impl<'k> World<'k> {
 
     /// The space that was said to be free, and has a word at `address`.
     fn dead_space_at(&self, address: usize) -> Option<usize> {
-        self.kernel.ended(End::Told).find(|&space| {
+        self.kernel.ended(End::Notified).find(|&space| {
             let space = self.spaces[space].get().expect("a space that has ended").space();
             let (start, words) = (std::ptr::from_ref(space).addr(), space.cpus().words().as_ptr_range());
             (start..start + size_of_val(space)).contains(&address)
@@ -285,7 +285,7 @@ impl<'k> World<'k> {
         own
     }
 
-    /// Before the programs begin and after their end one CPU goes on: whoever it has interrupted answers at once.
+    /// Before the programs begin and after their end only one CPU executes: those that it interrupts answer at once.
     fn answer_all(&self) {
         let cpus = self.machine.borrow().cpus.len();
         for cpu in 0..cpus {

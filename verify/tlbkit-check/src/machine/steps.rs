@@ -6,7 +6,7 @@ use super::buffer::Place;
 use super::core::{Irqs, Mode, Progress};
 use super::observation::Observation;
 
-/// Rounds of looking again in vain after which nobody will ever move.
+/// Rounds of looking again that found no change, after which no CPU will ever move.
 const IDLE_ROUNDS: u32 = 40;
 
 impl Machine {

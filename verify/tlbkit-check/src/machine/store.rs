@@ -29,21 +29,21 @@ impl Machine {
 
     /// A locked operation, a fence or a serialising instruction of the CPU that executes.
     pub(crate) fn drain(&mut self) {
-        self.drain_of(self.current);
+        self.drain_cpu(self.current);
     }
 
     /// What `cpu` has stored so far arrives.
-    pub(crate) fn drain_of(&mut self, cpu: usize) {
+    pub(crate) fn drain_cpu(&mut self, cpu: usize) {
         while self.drain_one(cpu).is_some() {}
     }
 
     /// What each CPU has stored so far arrives: a count that they have all lowered by locked operations is zero.
     pub(crate) fn drain_all(&mut self) {
-        (0..self.cpus.len()).for_each(|cpu| self.drain_of(cpu));
+        (0..self.cpus.len()).for_each(|cpu| self.drain_cpu(cpu));
     }
 
-    /// A frame, if one is left. What was stored to it before it was given back has arrived: whoever takes a frame out
-    /// of an allocator sees what was done by whoever put it there.
+    /// A frame, if one is left. What was stored to it before it was given back has arrived: a CPU that takes a frame
+    /// out of an allocator sees what was done by the CPU that put it there.
     pub(crate) fn alloc(&mut self, shift: u8, is: Use) -> Option<u64> {
         let first = self.memory.next_free(shift)?;
         let frame = first..first + (1 << shift);
@@ -60,7 +60,7 @@ impl Machine {
         match store.to {
             Place::Shared(word) => {
                 write_word(word, store.value);
-                self.note_change();
+                self.record_change();
             }
             Place::Physical(at) => {
                 self.report(&Observation::StoreArrives { at, store });
@@ -80,7 +80,7 @@ impl Machine {
             self.age_entries(at, op);
             self.walk_everywhere();
         }
-        self.note_change();
+        self.record_change();
         before
     }
 
@@ -115,8 +115,8 @@ impl Machine {
         }
     }
 
-    /// Shared memory has changed: who spins looks again.
-    pub(crate) fn note_change(&mut self) {
+    /// Shared memory has changed: a CPU that spins looks again.
+    pub(crate) fn record_change(&mut self) {
         self.changes += 1;
         self.idle_rounds = 0;
     }

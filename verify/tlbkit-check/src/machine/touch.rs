@@ -23,7 +23,7 @@ impl Machine {
     pub(crate) fn touch(&mut self, space: usize, va: u64, access: Access) -> Touched {
         let cpu = self.current;
         let core = &self.cpus[cpu];
-        let usable: Vec<TlbEntry> = core.tlb.usable(core.tag, VirtAddr(va)).copied().collect();
+        let usable: Vec<TlbEntry> = core.tlb.usable(core.pcid, VirtAddr(va)).copied().collect();
         // Entries may be gone at any time: without a true one a fresh walk faults.
         let is_mapped = usable.iter().any(|entry| entry.life.revoked.is_none());
         let choice = self.outcome(usable.len() + usize::from(!is_mapped));
@@ -34,8 +34,8 @@ impl Machine {
         if touched == Touched::Faulted {
             self.invalidate(cpu, Instruction::PageFault(VirtAddr(va)));
         }
-        let tag = self.cpus[cpu].tag.0;
-        self.log(cpu, || format!("user {access:?} at {va:#x}, PCID {tag:#x}: {touched:?}"));
+        let pcid = self.cpus[cpu].pcid.0;
+        self.log(cpu, || format!("user {access:?} at {va:#x}, PCID {pcid:#x}: {touched:?}"));
         touched
     }
 

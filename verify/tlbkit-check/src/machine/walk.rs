@@ -30,7 +30,7 @@ impl Machine {
         let root = self.memory.name(kernel_root);
         let core = &mut self.cpus[cpu];
         core.mode = Mode::Absent;
-        (core.root, core.tag, core.tlb) = (root, Pcid(0), Tlb::default());
+        (core.root, core.pcid, core.tlb) = (root, Pcid(0), Tlb::default());
         self.walk(cpu);
     }
 
@@ -51,7 +51,7 @@ impl Machine {
 
     fn walk_to(&mut self, cpu: usize, va: u64) {
         let root = self.cpus[cpu].root;
-        let tag = self.cpus[cpu].tag;
+        let pcid = self.cpus[cpu].pcid;
         let mut reached = std::mem::take(&mut self.reached);
         reached.clear();
         reached.push(Reached { table: root, rights: Rights::ALL, fetched: self.step });
@@ -59,7 +59,7 @@ impl Machine {
             if level < TOP_LEVEL {
                 reached.clear();
                 let paths = self.cpus[cpu].tlb.paths.iter().filter(|path| {
-                    path.reach.pcid == tag && path.reach.level == level && path.reach.leads_to(VirtAddr(va))
+                    path.reach.pcid == pcid && path.reach.level == level && path.reach.leads_to(VirtAddr(va))
                 });
                 reached.extend(paths.map(|path| Reached {
                     table: path.table,
@@ -86,7 +86,7 @@ impl Machine {
         if pte.has(Pte::PRESENT) && !pte.has(Pte::ACCESSED) && !self.unaccessed.contains(&pte_at) {
             self.unaccessed.push(pte_at);
         }
-        let (pcid, root) = (self.cpus[cpu].tag, self.cpus[cpu].root);
+        let (pcid, root) = (self.cpus[cpu].pcid, self.cpus[cpu].root);
         let (rights, start) = (from.rights.below(pte), span_start(va, level));
         match pte.step(level) {
             WalkStep::NotPresent => {}
@@ -128,7 +128,7 @@ impl Machine {
                     continue;
                 }
                 let revoked = *entry.life.revoked.get_or_insert(Revocation { op, step: self.step });
-                // Whoever maps another frame in its place promises that nobody uses the old one any more.
+                // A call that maps another frame in its place promises that no CPU uses the old one any more.
                 let is_replaced = revoked.op == op && now.has(Pte::PRESENT) && entry.frame != frame;
                 if entry.life.promised_by.is_none() && revoked.op == op && (is_over || is_replaced) {
                     entry.life.promised_by = Some(op);

@@ -9,7 +9,7 @@ use crate::machine::tlb::TlbEntry;
 pub(super) fn check(machine: &Machine, cpu: usize, entry: &TlbEntry) -> Option<Finding> {
     let is_free = machine.memory.still(entry.frame).is_none();
     is_free.then(|| {
-        let text = format!("can reach a frame that was freed: {}", story::of_entry(machine, entry));
+        let text = format!("can reach a frame that was freed: {}", story::describe_entry(machine, entry));
         finding(machine, Oracle::FreedFrame, cpu, text)
     })
 }

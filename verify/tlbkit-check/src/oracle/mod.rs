@@ -77,7 +77,7 @@ pub(crate) fn inspect(machine: &Machine, cpu: usize) -> Option<Finding> {
     if let Some(found) = table::check(machine, cpu) {
         return Some(found);
     }
-    let usable = core.tlb.entries.iter().filter(|entry| entry.page.serves(core.tag));
+    let usable = core.tlb.entries.iter().filter(|entry| entry.page.serves(core.pcid));
     for entry in usable {
         let is_kernel = entry.page.start.is_kernel();
         let is_reachable = if is_kernel { core.runs_kernel_code() } else { core.mode == Mode::User };
@@ -91,8 +91,8 @@ pub(crate) fn inspect(machine: &Machine, cpu: usize) -> Option<Finding> {
 /// What kernel code on `cpu` can reach of user memory, through the kernel half.
 fn inspect_user_memory(machine: &Machine, cpu: usize) -> Option<Finding> {
     let core = &machine.cpus[cpu];
-    let tag = Pcid(core.tag.0 & !Pcid::USER_BIT);
-    let mut usable = core.tlb.entries.iter().filter(|entry| entry.page.pcid == tag && !entry.page.start.is_kernel());
+    let pcid = Pcid(core.pcid.0 & !Pcid::USER_BIT);
+    let mut usable = core.tlb.entries.iter().filter(|entry| entry.page.pcid == pcid && !entry.page.start.is_kernel());
     usable.find_map(|entry| judge(machine, cpu, entry))
 }
 

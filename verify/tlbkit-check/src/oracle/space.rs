@@ -7,7 +7,7 @@ use crate::machine::memory::Use;
 
 /// The running CPU touches a word of a space that was said to be free.
 pub(super) fn touched(machine: &Machine, space: usize) -> Finding {
-    let text = format!("touches space {space}, which was said to be free");
+    let text = format!("touches space {space}, which was reported to be free");
     finding(machine, Oracle::DeadSpace, machine.current, text)
 }
 
@@ -16,7 +16,7 @@ pub(super) fn kept(machine: &Machine, space: usize, root: u64) -> Option<Finding
     // The two halves' tables stand side by side.
     let is_held = machine.cpus.iter().any(|core| core.root.at & !0x1000 == root & !0x1000);
     (!is_held).then(|| {
-        let text = format!("no CPU holds space {space}, which has ended, and nobody was told");
+        let text = format!("no CPU holds space {space}, which has ended, and the kernel was not notified");
         finding(machine, Oracle::Leak, 0, text)
     })
 }
