@@ -94,21 +94,14 @@ impl Protocol {
         }
         // Which of its mailboxes were issued it knows by itself.
         if state.cpus[cpu].issued == 0 {
-            self.send_request(state, cpu, request, then, FIRST)
+            self.send(state, cpu, request, then, FIRST)
         } else {
             state.cpus[cpu].then(&[Step::TakeMailbox(request, then, FIRST)])
         }
     }
 
     /// The rest of a flush, once there is a mailbox for it.
-    pub(crate) fn send_request(
-        &self,
-        state: &mut State,
-        cpu: CpuNumber,
-        request: Request,
-        then: Then,
-        mailbox: Mailbox,
-    ) {
+    pub(crate) fn send(&self, state: &mut State, cpu: CpuNumber, request: Request, then: Then, mailbox: Mailbox) {
         let (here, others) = (Step::CarryOut(request), Step::ReadSet(request, mailbox));
         let first = match self.world.policy.local_flush {
             LocalFlush::BeforeRemote => [here, others],

@@ -25,7 +25,7 @@ impl Protocol {
     fn take_mailbox(&self, state: &mut State, cpu: CpuNumber, request: Request, then: Then, mailbox: Mailbox) {
         if self.may_take(state, cpu, mailbox) {
             self.free(state, cpu, mailbox);
-            return self.send_request(state, cpu, request, then, mailbox);
+            return self.send(state, cpu, request, then, mailbox);
         }
         let steps = match then {
             _ if mailbox + 1 < self.world.mailboxes => vec![Step::TakeMailbox(request, then, mailbox + 1)],
