@@ -1,4 +1,4 @@
-//! The machine alone, without a kernel on it: driven by hand, it tells every outcome that an access can have.
+//! The machine alone, without a kernel on it: driven by hand, it lists every outcome that an access can have.
 //!
 //! This is how the machine itself is tested: what x86-64 forbids must not be among the outcomes, what it permits must.
 
@@ -6,12 +6,14 @@ use tlbkit::{Cr3, Features, Invpcid, Pcid, PhysAddr, Stride, VirtAddr};
 use tlbkit_arch::scope::{Broadcast, Globals, Paths};
 use tlbkit_arch::{Pte, entry_at};
 
+pub use crate::machine::observation::Exception;
+
 use crate::finding::Finding;
 use crate::machine::buffer::{Place, Store};
-use crate::machine::instructions::Exception;
 use crate::machine::memory::Use;
 use crate::machine::touch::Touched;
 use crate::machine::{Machine, MachineConfig};
+use crate::oracle::{self, Oracles};
 use crate::program::Access;
 use crate::schedule::script::Script;
 use crate::timeline::Log;
@@ -23,16 +25,6 @@ pub enum Seen {
     Value(u64),
     /// A page fault.
     Fault,
-}
-
-/// A rule that an instruction broke, in words.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Broken(pub String);
-
-impl From<Exception> for Broken {
-    fn from(exception: Exception) -> Self {
-        Self(exception.to_string())
-    }
 }
 
 /// A machine with empty tables.
@@ -48,7 +40,8 @@ impl Bare {
     #[must_use]
     pub fn new(cpus: usize, config: &MachineConfig) -> Self {
         let config = MachineConfig { cpus, ..*config };
-        let mut machine = Machine::new(&config, tlbkit::Isolation::Off, Box::new(Script::new(Vec::new())), Log::none());
+        let (monitor, chooser) = (Box::new(Oracles::new(None)), Box::new(Script::new(Vec::new())));
+        let mut machine = Machine::new(&config, tlbkit::Isolation::Off, monitor, chooser, Log::none());
         machine.is_live = true;
         Self { machine }
     }
@@ -122,7 +115,7 @@ impl Bare {
         self.outcomes(cpu, va, Access::Read)
     }
 
-    /// Everything that a store to `va` by `cpu` can come to, told by what is overwritten.
+    /// Everything that a store to `va` by `cpu` can come to, named by what is overwritten.
     #[must_use]
     pub fn stores(&self, cpu: usize, va: u64) -> Vec<Seen> {
         self.outcomes(cpu, va, Access::Write)
@@ -130,7 +123,7 @@ impl Bare {
 
     fn outcomes(&self, cpu: usize, va: u64, access: Access) -> Vec<Seen> {
         let core = &self.machine.cpus[cpu];
-        let usable: Vec<_> = core.tlb.usable(core.tag, VirtAddr(va)).collect();
+        let usable: Vec<_> = core.tlb.usable(core.pcid, VirtAddr(va)).collect();
         let outcome =
             |may_access: bool, at| if may_access { Seen::Value(self.load_word(cpu, at)) } else { Seen::Fault };
         let seen = usable.iter().map(|entry| outcome(access == Access::Read || entry.rights.may_write, entry.frame.at));
@@ -154,12 +147,12 @@ impl Bare {
     ///
     /// # Errors
     /// The rule that it breaks.
-    pub fn load_cr3(&mut self, cpu: usize, cr3: Cr3) -> Result<(), Broken> {
+    pub fn load_cr3(&mut self, cpu: usize, cr3: Cr3) -> Result<(), Exception> {
         self.machine.current = cpu;
-        Ok(self.machine.write_cr3(cpu, cr3)?)
+        self.machine.write_cr3(cpu, cr3)
     }
 
-    /// MOV to CR3 of `root` under `pcid`, flushing its tag.
+    /// MOV to CR3 of `root` under `pcid`, flushing what that PCID holds.
     ///
     /// # Panics
     /// If the machine refuses it.
@@ -177,9 +170,9 @@ impl Bare {
     ///
     /// # Errors
     /// The rule that it breaks.
-    pub fn invpcid(&mut self, cpu: usize, what: Invpcid) -> Result<(), Broken> {
+    pub fn invpcid(&mut self, cpu: usize, what: Invpcid) -> Result<(), Exception> {
         self.machine.current = cpu;
-        Ok(self.machine.invpcid(cpu, what)?)
+        self.machine.invpcid(cpu, what)
     }
 
     /// CR4.PGE off and on.
@@ -188,12 +181,12 @@ impl Bare {
         self.machine.toggle_pge(cpu);
     }
 
-    /// CR4.PCIDE and what CPUID tells of INVPCID.
+    /// CR4.PCIDE and what CPUID says of INVPCID.
     ///
     /// # Errors
     /// The rule that it breaks.
-    pub fn set_features(&mut self, cpu: usize, features: Features) -> Result<(), Broken> {
-        Ok(self.machine.set_pcide(cpu, features)?)
+    pub fn set_features(&mut self, cpu: usize, features: Features) -> Result<(), Exception> {
+        self.machine.set_pcide(cpu, features)
     }
 
     /// INVLPGB of `pages` pages and TLBSYNC; global entries stay, cached paths go.
@@ -211,6 +204,6 @@ impl Bare {
     /// Gives a frame back, and looks whether a CPU can still walk it.
     pub fn free(&mut self, at: u64) -> Option<Finding> {
         self.machine.memory.free(at, 12);
-        (0..self.machine.cpus.len()).find_map(|cpu| crate::oracle::inspect(&self.machine, cpu))
+        (0..self.machine.cpus.len()).find_map(|cpu| oracle::inspect(&self.machine, cpu))
     }
 }

@@ -47,7 +47,7 @@ impl Plan {
         let in_turn = seed.is_multiple_of(2).then(|| &named[(seed / 2) as usize % named.len()]);
         let program = self.program.or(in_turn).map_or_else(|| random(seed), Named::program);
         let config = MachineConfig { features, late, ..MachineConfig::default() };
-        Scenario { config, policy: self.policy.unwrap_or(policy), program }
+        Scenario { config, policy: self.policy.unwrap_or(policy), program, only: None }
     }
 
     /// Runs `seed`, half of them under a PCT schedule.
@@ -71,13 +71,13 @@ fn features(choice: u64) -> Features {
     }
 }
 
-/// Most kernels wait in silence for who comes late.
+/// Most kernels wait in silence for a CPU that is late.
 fn late(choice: u64) -> Late {
     if choice == 0 { Late::AskAgain } else { Late::Wait }
 }
 
 /// What `bytes` spell, which may be any: a scenario, and in what is left of them the choices for
-/// [`replay`](crate::schedule::shrink::replay). The door for fuzzers; the first byte draws the policy.
+/// [`replay`](crate::schedule::shrink::replay). The interface for fuzzers; the first byte draws the policy.
 #[must_use]
 pub fn spelt(bytes: &[u8]) -> (Scenario, &[u8]) {
     let mut bytes = Bytes::new(bytes);
@@ -86,7 +86,7 @@ pub fn spelt(bytes: &[u8]) -> (Scenario, &[u8]) {
     let late = late(u64::from(bytes.below(4)));
     let program = Program::read_any(&mut bytes);
     let config = MachineConfig { features, late, ..MachineConfig::default() };
-    (Scenario { config, policy, program }, bytes.rest())
+    (Scenario { config, policy, program, only: None }, bytes.rest())
 }
 
 /// What many seeds came to.
@@ -137,7 +137,7 @@ pub fn seeds(plan: &Plan, first: u64, count: u64, threads: usize, progress: &(dy
 }
 
 /// Runs the seeds of both families: those of the first, and then a quarter as many of the later one, unless the plan
-/// has a program of its own.
+/// names one program.
 #[must_use]
 pub fn families(plan: &Plan, first: u64, count: u64, threads: usize, progress: &(dyn Fn(u64) + Sync)) -> Report {
     let report = seeds(plan, first, count, threads, progress);

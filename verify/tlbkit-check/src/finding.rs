@@ -13,7 +13,7 @@ pub enum Oracle {
     StaleTranslation,
     /// A permission can be used after the call that revoked it returned.
     StalePermission,
-    /// A tag holds what was fetched for another space.
+    /// A PCID holds what was fetched for another space.
     ForeignSpace,
     /// Under isolation the user half was left behind.
     UserHalf,

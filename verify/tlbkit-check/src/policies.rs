@@ -1,6 +1,6 @@
 //! Policies: half of them published, half any other point of the space that the fields span.
 //!
-//! The fields are independent of each other, so every point must be right; and the small ones (one slot, a set trimmed
+//! The fields are independent of each other, so every point must be right; and the small ones (one ASID, a set trimmed
 //! at each flush, a ceiling of one page) reach in a short run what the published ones reach after hours.
 
 use tlbkit::{
@@ -50,8 +50,8 @@ fn overlaps(random: SplitMix64) -> (Nested, SharedDirty) {
 }
 
 fn tags(random: &mut SplitMix64) -> Tags {
-    let slots = one_of(random, &[1, 2, 3, 15]);
-    one_of(random, &[Tags::Off, Tags::RoundRobin(slots), Tags::RoundRobin(slots), Tags::LeastRecent(slots)])
+    let asids = one_of(random, &[1, 2, 3, 15]);
+    one_of(random, &[Tags::Off, Tags::RoundRobin(asids), Tags::RoundRobin(asids), Tags::LeastRecent(asids)])
 }
 
 fn cpu_set(random: &mut SplitMix64) -> CpuSetUpkeep {

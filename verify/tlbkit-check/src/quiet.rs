@@ -1,4 +1,4 @@
-//! Panics of the code under test are findings: they are told once, with their seed, and not by the panic hook.
+//! Panics of the code under test are findings: they are reported once, with their seed, and not by the panic hook.
 
 use std::cell::Cell;
 use std::panic;

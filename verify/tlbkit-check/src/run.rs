@@ -7,15 +7,16 @@ use tlbkit::sync::AtomicU64;
 use tlbkit::{AddressSpace, CpuState, Policy, Tlb};
 use tlbkit_pmap::KernelMap;
 
-use crate::finding::Finding;
+use crate::finding::{Finding, Oracle};
 use crate::machine::action::Action;
 use crate::machine::bus::Bus;
 use crate::machine::core::Progress;
 use crate::machine::fiber::Fiber;
 use crate::machine::memory::Use;
+use crate::machine::observation::Observation;
 use crate::machine::world::World;
-use crate::machine::{Machine, MachineConfig, door};
-use crate::oracle;
+use crate::machine::{Machine, MachineConfig, observer};
+use crate::oracle::Oracles;
 use crate::program::kernel::{End, Kernel};
 use crate::program::{Program, execute};
 use crate::quiet::quietly;
@@ -31,6 +32,8 @@ pub struct Scenario {
     pub policy: Policy,
     /// What the CPUs do.
     pub program: Program,
+    /// The one property that is looked at, besides those that end a run by themselves; all if none.
+    pub only: Option<Oracle>,
 }
 
 /// How it went.
@@ -51,7 +54,8 @@ pub(crate) fn run(scenario: &Scenario, chooser: Box<dyn Chooser>, log: Log) -> O
     crate::quiet::silence_panics();
     let cpus = scenario.program.cpus.len();
     let config = MachineConfig { cpus, ..scenario.config };
-    let machine = RefCell::new(Machine::new(&config, scenario.policy.isolation, chooser, log));
+    let monitor = Box::new(Oracles::new(scenario.only));
+    let machine = RefCell::new(Machine::new(&config, scenario.policy.isolation, monitor, chooser, log));
     let words = |count: usize| (0..count).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
     let states: Vec<CpuState> = (0..cpus).map(|_| CpuState::new()).collect();
     let (matrix, windows) = (words(Tlb::matrix_words(cpus)), words(1));
@@ -61,9 +65,9 @@ pub(crate) fn run(scenario: &Scenario, chooser: Box<dyn Chooser>, log: Log) -> O
     let kernel_map = KernelMap::new(&bus, &windows).expect("frames for the kernel's tables");
     let tlb = Tlb::new(&states, &matrix, kernel_map.root(), scenario.policy);
     name_words(&mut machine.borrow_mut(), &states, &matrix);
-    let of_kernel = frames_in_use(&machine.borrow());
+    let of_kernel = machine.borrow().memory.in_use().collect::<Vec<_>>();
     let world = World::new(&machine, &tlb, &kernel_map, &spaces, &sets, Kernel::new(scenario.program.clone()));
-    door::with_world_set(&world, || {
+    observer::with_world_set(&world, || {
         execute::set_up(&world);
         run_fibers(&world, execute::cpu_body);
         look_for_leaks(&world);
@@ -80,7 +84,7 @@ fn run_fibers(world: &World<'_>, body: fn(&World<'_>, usize)) {
     let machine = world.machine;
     let cpus = machine.borrow().cpus.len();
     let mut fibers: Vec<_> = (0..cpus)
-        .map(|cpu| Fiber::new(move || door::with_world(|world| body(world, cpu)).unwrap_or_default()))
+        .map(|cpu| Fiber::new(move || observer::with_world(|world| body(world, cpu)).unwrap_or_default()))
         .collect();
     machine.borrow_mut().is_live = true;
     loop {
@@ -88,9 +92,7 @@ fn run_fibers(world: &World<'_>, body: fn(&World<'_>, usize)) {
         machine.borrow_mut().current = action.cpu();
         let resumed = quietly(|| catch_unwind(AssertUnwindSafe(|| fibers[action.cpu()].resume())));
         if let Err(panic) = resumed {
-            let mut machine = machine.borrow_mut();
-            let finding = oracle::assertion(&machine, &panic);
-            machine.report(finding);
+            machine.borrow_mut().report(&Observation::Panicked(&*panic));
         }
     }
     machine.borrow_mut().is_live = false;
@@ -109,13 +111,10 @@ fn look_for_leaks(world: &World<'_>) {
     if !is_whole(&machine) || world.kernel.may_leak() {
         return;
     }
-    let mut kept = world.kernel.ended(End::Awaited).filter_map(|space| {
-        let root = world.spaces[space].get().expect("a space that has ended").space().root();
-        oracle::space::kept(&machine, space, root.0)
-    });
-    let finding = kept.next();
-    drop(kept);
-    machine.report(finding);
+    for space in world.kernel.ended(End::Awaited) {
+        let root = world.spaces[space].get().expect("a space that has ended").space().root().0;
+        machine.report(&Observation::SpaceNotFreed { space, root });
+    }
 }
 
 /// If all programs are over: everything is given back, and no frame may be left but those that were there before the
@@ -125,16 +124,10 @@ fn look_for_lost_frames(world: &World<'_>, before: &[(u64, Use)]) {
         return;
     }
     let given_back = quietly(|| catch_unwind(AssertUnwindSafe(|| world.wind_up())));
-    let mut machine = world.machine.borrow_mut();
-    let finding = match given_back {
-        Err(panic) => Some(oracle::assertion(&machine, &panic)),
-        Ok(()) => oracle::space::lost(&machine, before, &frames_in_use(&machine)),
-    };
-    machine.report(finding);
-}
-
-fn frames_in_use(machine: &Machine) -> Vec<(u64, Use)> {
-    machine.memory.in_use().collect()
+    world.machine.borrow_mut().report(&match &given_back {
+        Err(panic) => Observation::Panicked(&**panic),
+        Ok(()) => Observation::AllGivenBack { before },
+    });
 }
 
 /// True if all programs came to their end, and nothing was found.
@@ -154,13 +147,13 @@ fn next(machine: &mut Machine) -> Option<Action> {
 fn name_words(machine: &mut Machine, states: &[CpuState], matrix: &[AtomicU64]) {
     let cpus = states.len();
     for (cpu, state) in states.iter().enumerate() {
-        machine.name_words(state, &format!("the state of CPU {cpu}"));
+        machine.log.name_words(state, &format!("the state of CPU {cpu}"));
     }
     // The inboxes come first, and may be longer than the other rows.
     let row_words = AddressSpace::set_words(cpus);
     let (inboxes, rows) = matrix.split_at(matrix.len() - (cpus + 2) * row_words);
     for (cpu, inbox) in inboxes.chunks(inboxes.len() / cpus).enumerate() {
-        inbox.iter().for_each(|word| machine.name_words(word, &format!("the inbox of CPU {cpu}")));
+        inbox.iter().for_each(|word| machine.log.name_words(word, &format!("the inbox of CPU {cpu}")));
     }
     for (row, words) in rows.chunks(row_words).enumerate() {
         let name = match row.checked_sub(cpus) {
@@ -168,6 +161,6 @@ fn name_words(machine: &mut Machine, states: &[CpuState], matrix: &[AtomicU64]) 
             Some(0) => "the online CPUs".to_owned(),
             Some(_) => "the kernel's set".to_owned(),
         };
-        words.iter().for_each(|word| machine.name_words(word, &name));
+        words.iter().for_each(|word| machine.log.name_words(word, &name));
     }
 }

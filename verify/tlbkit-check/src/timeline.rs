@@ -2,10 +2,7 @@
 
 use std::ops::Range;
 
-use tlbkit::Event;
 use tlbkit::sync::Access;
-
-use crate::machine::buffer::{Place, Store};
 
 /// One thing that happened.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -31,105 +28,59 @@ pub enum LineKind {
     Step,
 }
 
-/// What shared words are called, by their addresses.
-pub(crate) type Names = Vec<(Range<usize>, String)>;
-
 /// Lines, if anybody wants them.
 #[derive(Clone, Default, Debug)]
-pub struct Log(Option<Vec<Line>>);
+pub struct Log {
+    lines: Option<Vec<Line>>,
+    /// What shared words are called, by their addresses.
+    names: Vec<(Range<usize>, String)>,
+}
 
 impl Log {
     /// Keeps nothing.
     #[must_use]
     pub const fn none() -> Self {
-        Self(None)
+        Self { lines: None, names: Vec::new() }
     }
 
     /// Keeps everything.
     #[must_use]
     pub const fn kept() -> Self {
-        Self(Some(Vec::new()))
-    }
-
-    pub(crate) const fn is_kept(&self) -> bool {
-        self.0.is_some()
+        Self { lines: Some(Vec::new()), names: Vec::new() }
     }
 
     /// What was kept.
     #[must_use]
     pub fn into_lines(self) -> Vec<Line> {
-        self.0.unwrap_or_default()
+        self.lines.unwrap_or_default()
     }
 
-    fn add(&mut self, step: u64, cpu: usize, kind: LineKind, text: impl FnOnce() -> String) {
-        if let Some(lines) = &mut self.0 {
+    pub(crate) fn add(&mut self, step: u64, cpu: usize, kind: LineKind, text: impl FnOnce() -> String) {
+        if let Some(lines) = &mut self.lines {
             lines.push(Line { step, cpu, kind, text: text() });
         }
     }
 
-    pub(crate) fn op(&mut self, step: u64, cpu: usize, name: &'static str) {
-        self.add(step, cpu, LineKind::Begin, || name.to_owned());
-    }
-
-    pub(crate) fn op_end(&mut self, step: u64, cpu: usize, name: &'static str) {
-        self.add(step, cpu, LineKind::End, || name.to_owned());
-    }
-
-    pub(crate) fn drained(&mut self, step: u64, cpu: usize, store: Option<&Store>) {
-        let Some(store) = store else { return };
-        self.add(step, cpu, LineKind::Step, || match store.to {
-            Place::Physical(at) => format!("its store of {:#x} to table word {at:#x} reaches memory", store.value),
-            Place::Shared(_) => format!("its store of {:#x} reaches memory", store.value),
-        });
-    }
-
-    pub(crate) fn interrupt(&mut self, step: u64, cpu: usize) {
-        self.add(step, cpu, LineKind::Step, || "takes the interrupt".to_owned());
-    }
-
-    pub(crate) fn nmi(&mut self, step: u64, cpu: usize) {
-        self.add(step, cpu, LineKind::Step, || "takes a non-maskable interrupt".to_owned());
-    }
-
-    pub(crate) fn instruction(&mut self, step: u64, cpu: usize, name: &'static str, detail: u64) {
-        self.add(step, cpu, LineKind::Step, || format!("{name} {detail:#x}"));
-    }
-
-    pub(crate) fn sent(&mut self, step: u64, cpu: usize, to: usize) {
-        self.add(step, cpu, LineKind::Step, || format!("interrupts CPU {to}"));
-    }
-
-    pub(crate) fn event(&mut self, step: u64, cpu: usize, event: Event) {
-        let is_news = !matches!(event, Event::Waiting(_));
-        if is_news {
-            self.add(step, cpu, LineKind::Step, || format!("({event:?})"));
+    /// Calls the words of `object` by `name` from now on.
+    pub(crate) fn name_words<T>(&mut self, object: &T, name: &str) {
+        if self.lines.is_some() {
+            let start = std::ptr::from_ref(object).addr();
+            self.names.push((start..start + size_of::<T>(), name.to_owned()));
         }
     }
 
-    pub(crate) fn table_write(&mut self, step: u64, cpu: usize, how: &'static str, at: u64, value: u64) {
-        self.add(step, cpu, LineKind::Step, || format!("{how} table word {at:#x} := {value:#x}"));
-    }
-
-    pub(crate) fn freed(&mut self, step: u64, cpu: usize, at: u64) {
-        self.add(step, cpu, LineKind::Step, || format!("frees frame {:#x}", at >> 12));
-    }
-
-    /// A shared access, by one of `names` if its word has one.
-    pub(crate) fn access(&mut self, step: u64, cpu: usize, names: &Names, access: Access, address: usize) {
-        self.add(step, cpu, LineKind::Step, || {
-            let verb = match access {
-                Access::Load => "loads",
-                Access::Store => "stores to",
-                Access::Rmw => "locked:",
-                Access::Fence => return "fence".to_owned(),
-            };
-            let name = names.iter().find(|(range, _)| range.contains(&address));
-            format!("{verb} {}", name.map_or("a lock or count", |(_, name)| name))
-        });
-    }
-
-    pub(crate) fn touched(&mut self, step: u64, cpu: usize, text: impl FnOnce() -> String) {
-        self.add(step, cpu, LineKind::Step, text);
+    /// A shared access, by the name of its word if that has one.
+    pub(crate) fn add_access(&mut self, step: u64, cpu: usize, access: Access, address: usize) {
+        let Some(lines) = &mut self.lines else { return };
+        let name = self.names.iter().find(|(range, _)| range.contains(&address));
+        let name = name.map_or("a lock or count", |(_, name)| name);
+        let text = match access {
+            Access::Load => format!("loads {name}"),
+            Access::Store => format!("stores to {name}"),
+            Access::Rmw => format!("locked: {name}"),
+            Access::Fence => "fence".to_owned(),
+        };
+        lines.push(Line { step, cpu, kind: LineKind::Step, text });
     }
 }
 

@@ -50,9 +50,9 @@ fn sources(folder: &Path, all: &mut String) {
 #[test]
 fn every_line_of_the_checklist_has_one_row() {
     let document = document();
-    let told: Vec<_> = rows(&document).into_iter().map(|(number, _)| number.to_owned()).collect();
+    let numbers: Vec<_> = rows(&document).into_iter().map(|(number, _)| number.to_owned()).collect();
     let expected: Vec<_> = GROUPS.iter().flat_map(|&(first, last)| first..=last).map(|n| format!("C-{n:02}")).collect();
-    assert_eq!(told, expected);
+    assert_eq!(numbers, expected);
 }
 
 #[test]

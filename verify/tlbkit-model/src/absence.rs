@@ -1,4 +1,4 @@
-//! A CPU is taken out while it may be asked, and comes back: `lib/tlbkit/src/cpu/hotplug.rs` and
+//! A CPU is taken out while requests may be sent to it, and comes back online: `lib/tlbkit/src/cpu/hotplug.rs` and
 //! `lib/tlbkit/src/flush/wait.rs`.
 
 use crate::deviation::Deviation;
@@ -18,12 +18,12 @@ impl Protocol {
     /// No interrupt reaches it from here on, nor one that was on its way.
     pub(crate) fn mark_absent(state: &mut State, cpu: CpuNumber) {
         let this = &mut state.cpus[cpu];
-        this.slots = Default::default();
+        this.asids = Default::default();
         this.has_interrupt = false;
         this.store(Store::Presence(Presence::Absent));
     }
 
-    /// `Cpu::bring_up`, from where it forgets what others asked.
+    /// `Cpu::bring_up`, from where it forgets what other CPUs requested.
     pub(crate) fn begin_comeback(&self, state: &mut State, cpu: CpuNumber) {
         let others = ((1 << state.cpus.len()) - 1) & !(1 << cpu);
         // The interrupts that were lost are made up for by the last step.

@@ -1,8 +1,8 @@
-//! A CPU does what others ask: `lib/tlbkit/src/flush/answer.rs` and `local.rs`.
+//! A CPU carries out requests: `lib/tlbkit/src/flush/answer.rs` and `local.rs`.
 
 use crate::deviation::Deviation;
 use crate::protocol::Protocol;
-use crate::state::{Change, CpuNumber, FIRST, Generation, Half, Mailbox, Presence, Request, SECOND, Slot, State};
+use crate::state::{AsidEntry, Change, CpuNumber, FIRST, Generation, Half, Mailbox, Presence, Request, SECOND, State};
 use crate::step::Step;
 
 impl Protocol {
@@ -58,7 +58,7 @@ impl Protocol {
         let newest = state.spaces[request.space].generation;
         let this = &mut state.cpus[cpu];
         if this.own_presence == Presence::Running(request.id) {
-            if request.generation > this.slots[this.slot].generation {
+            if request.generation > this.asids[this.asid].generation {
                 this.then(&[Step::FlushLoaded(request, newest)]);
             }
         } else if this.own_presence == Presence::Lazy(request.id) {
@@ -68,21 +68,21 @@ impl Protocol {
         }
     }
 
-    /// What a batch asks for: the loaded space up to its newest generation, whichever it is.
+    /// What a batch requests: the loaded space up to its newest generation, whichever it is.
     fn carry_out_for_batch(state: &mut State, cpu: CpuNumber, request: Request) {
         let newest = state.spaces[state.cpus[cpu].root.space].generation;
         let this = &mut state.cpus[cpu];
         let is_running = matches!(this.own_presence, Presence::Running(_));
-        if is_running && this.slots[this.slot].generation < newest {
+        if is_running && this.asids[this.asid].generation < newest {
             this.then(&[Step::FlushLoaded(request, newest)]);
         }
     }
 
     fn leave_when_trimmed(&self, state: &mut State, cpu: CpuNumber, request: Request) {
         let this = &mut state.cpus[cpu];
-        if !self.deviates(Deviation::TrimKeepsSlot) {
-            for slot in this.slots.iter_mut().filter(|slot| slot.id == request.id) {
-                *slot = Slot { id: 0, ..*slot };
+        if !self.deviates(Deviation::TrimKeepsAsid) {
+            for entry in this.asids.iter_mut().filter(|entry| entry.id == request.id) {
+                *entry = AsidEntry { id: 0, ..*entry };
             }
         }
         this.then(&[Step::LeaveSet(request.space, request.id)]);
@@ -90,7 +90,7 @@ impl Protocol {
 
     /// INV-4 is decided here.
     pub(crate) fn flush_loaded(&self, state: &mut State, cpu: CpuNumber, request: Request, newest: Generation) {
-        let held = state.cpus[cpu].slots[state.cpus[cpu].slot].generation;
+        let held = state.cpus[cpu].asids[state.cpus[cpu].asid].generation;
         let is_next = request.generation == held + 1 || self.deviates(Deviation::PartialJumps);
         let is_newest = request.generation == newest || self.deviates(Deviation::PartialOvertakes);
         match request.page().filter(|_| is_next && is_newest) {
@@ -103,19 +103,19 @@ impl Protocol {
         }
     }
 
-    /// The page in both halves; the user half's at once only if no table is freed, and no flush of it is owed.
+    /// The page in both halves; the user half's at once only if no table is freed, and no flush of it is pending.
     fn flush_page(&self, state: &mut State, cpu: CpuNumber, request: Request, page: usize) {
         let this = &mut state.cpus[cpu];
         this.drop_item(Half::Kernel, page);
         if !self.is_isolated() {
             return;
         }
-        let is_owed = this.pending_user & 1 << this.slot != 0;
+        let is_owed = this.pending_user & 1 << this.asid != 0;
         let is_now = self.world.policy.user_flush == tlbkit::UserFlush::Invpcid;
         if is_now && !is_owed && !request.frees_tables() {
             this.drop_item(Half::User, page);
         } else {
-            this.pending_user |= 1 << this.slot;
+            this.pending_user |= 1 << this.asid;
         }
     }
 }

@@ -1,5 +1,5 @@
-//! One flush for many spaces, and who finds an entry gone before it: `batch.rs`, `targets.rs` and `owed.rs` of
-//! `lib/tlbkit/src/flush`.
+//! One flush for many spaces, and a CPU that finds an entry gone before it: `batch.rs`, `targets.rs` and `owed.rs`
+//! of `lib/tlbkit/src/flush`.
 
 use crate::deviation::Deviation;
 use crate::protocol::Protocol;
@@ -10,7 +10,7 @@ use crate::step::Step;
 
 impl Protocol {
     /// The steps that only a batch has.
-    pub(crate) fn step_of_batch(&self, state: &mut State, cpu: CpuNumber, step: Step) {
+    pub(crate) fn step_batch(&self, state: &mut State, cpu: CpuNumber, step: Step) {
         match step {
             Step::Owe(space) => state.spaces[space].owed += 1,
             Step::AdvanceNamed(space) => self.advance_named(state, cpu, space),
@@ -19,7 +19,7 @@ impl Protocol {
             Step::Settle(space) => state.spaces[space].owed -= 1,
             Step::LookOwed(space, found) => self.look_owed(state, cpu, space, found),
             Step::Drained(space, found) => Self::finish_drain(state, space, found),
-            of_the_ring => self.step_of_ring(state, cpu, of_the_ring),
+            of_the_ring => self.step_ring(state, cpu, of_the_ring),
         }
     }
 

@@ -29,49 +29,49 @@ macro_rules! deviations {
 
 deviations! {
     /// A CPU that joins reads the generation before others can see that it joins.
-    JoinerUnfenced in "two slots" breaks NOBODY_MISSED;
+    JoinerUnfenced in "two ASIDs" breaks NOBODY_MISSED;
     /// A CPU that comes back from lazy mode does.
     LazyExitUnfenced in "lazy, pages" breaks NOBODY_MISSED;
     /// A CPU that comes back says that it runs before it has looked at the generation.
     RunsTooEarly in "lazy, pages" breaks HANDLER;
     /// A CPU that revokes reads the set before others can see the new generation.
-    RevokerUnfenced in "two slots" breaks USE;
-    /// A sender does not tell a CPU in the middle of a switch.
-    SkipsSwitching in "two slots" breaks NOBODY_MISSED;
+    RevokerUnfenced in "two ASIDs" breaks USE;
+    /// A sender does not interrupt a CPU in the middle of a switch.
+    SkipsSwitching in "two ASIDs" breaks NOBODY_MISSED;
     /// A CPU leaves the set of the old space before it leaves its tables.
     LeavesSetEarly in "exact set" breaks WALK;
-    /// A CPU that is trimmed keeps the slot, and with it the right not to join.
-    TrimKeepsSlot in "trimmed set" breaks NOBODY_MISSED;
+    /// A CPU that is trimmed keeps the ASID, and with it the right not to join.
+    TrimKeepsAsid in "trimmed set" breaks NOBODY_MISSED;
     /// An id is used again for the next space.
     IdReused in "end, set kept" breaks GENERATIONS;
-    /// Pages alone take a slot over two generations.
+    /// Pages alone take an ASID over two generations.
     PartialJumps in "lazy, pages" breaks PROMISE;
-    /// Pages alone take a slot to the newest generation, which is not the one that was asked for.
-    PartialOvertakes in "two slots" breaks PROMISE;
+    /// Pages alone take an ASID to the newest generation, which is not the one that was requested.
+    PartialOvertakes in "two ASIDs" breaks PROMISE;
     /// A lazy CPU is interrupted for any flush.
-    LazyTold in "lazy, pages" breaks LAZY_LEFT_ALONE;
+    LazyInterrupted in "lazy, pages" breaks LAZY_LEFT_ALONE;
     /// A lazy CPU is not interrupted even if tables are freed.
     LazySkippedAlways in "lazy" breaks WALK;
     /// A CPU answers before it flushes.
     AnswersFirst in "lazy" breaks WALK;
     /// A CPU that waits neither looks at its inbox nor takes interrupts.
-    WaitsDeaf in "two slots" breaks SERVED;
+    WaitsDeaf in "two ASIDs" breaks SERVED;
     /// An inbox is read, and emptied afterwards.
     InboxNotSwapped in "two senders" breaks SERVED;
-    /// Slot 0 is PCID 0.
-    SlotZeroIsPcidZero in "two slots" breaks TAGS;
-    /// A recycled slot keeps the generation of the space before.
-    RecycledKept in "one slot" breaks TAGS;
+    /// ASID 0 is PCID 0.
+    AsidZeroIsPcidZero in "two ASIDs" breaks PCIDS;
+    /// A recycled ASID keeps the generation of the space before.
+    RecycledKept in "one ASID" breaks PCIDS;
     /// The user half is forgotten when everything is flushed.
     UserHalfForgotten in "isolation" breaks USE;
-    /// A load keeps the entries whatever the slot's generation is.
-    KeepsStale in "two slots" breaks KEPT;
+    /// A load keeps the entries whatever the ASID's generation is.
+    KeepsStale in "two ASIDs" breaks KEPT;
     /// The generation is read before the set is joined.
-    ReadsBeforeJoin in "two slots" breaks KEPT;
+    ReadsBeforeJoin in "two ASIDs" breaks KEPT;
     /// The generation is a counter of two values.
     GenerationWraps in "lazy, pages" breaks USE;
-    /// Destroying a space tells nobody.
-    DestroyTellsNobody in "end, set exact" breaks DEAD;
+    /// Destroying a space interrupts no CPU.
+    DestroyInterruptsNobody in "end, set exact" breaks DEAD;
     /// Going lazy takes no reference where they are counted.
     LazyUncounted in "end, counted" breaks DEAD;
     /// A sender goes on waiting for a CPU that has left.
@@ -85,12 +85,12 @@ deviations! {
     /// The first mailbox does not say that the other is in use.
     FirstSilent in "a ring" breaks SERVED;
     /// It says so after the hint.
-    ToldTooLate in "a ring" breaks SERVED;
-    /// A responder that is not asked by the first mailbox does not look at the other.
+    FirstTooLate in "a ring" breaks SERVED;
+    /// A responder to which the first mailbox has no request does not look at the other.
     FirstAloneLooked in "a ring" breaks SERVED;
     /// The wait for an issued flush ends before its responders have answered.
     IssuedIsOver in "a ring" breaks USE;
-    /// The wait for a flush that found no mailbox asks nobody.
+    /// The wait for a flush that found no mailbox interrupts no CPU.
     UnaskedIsOver in "a ring that is full" breaks USE;
     /// A batch does not say that it owes a flush.
     BatchOwesNothing in "a batch" breaks USE;
@@ -100,6 +100,6 @@ deviations! {
     NamedAfterItsLock in "a batch" breaks USE;
     /// A batch reads the set before it advances the generation.
     UnitesTooEarly in "a batch, joined" breaks USE;
-    /// A batch does not tell a CPU in the middle of a switch.
+    /// A batch does not interrupt a CPU in the middle of a switch.
     BatchSkipsSwitching in "a batch, two spaces" breaks NOBODY_MISSED;
 }

@@ -1,5 +1,5 @@
-//! A CPU revokes translations: whom it asks, and how it waits: `lib/tlbkit/src/flush/shootdown.rs` and
-//! `wait.rs`.
+//! A CPU revokes translations: which CPUs it interrupts, and how it waits: `lib/tlbkit/src/flush/shootdown.rs`
+//! and `wait.rs`.
 
 use tlbkit::{CpuSetUpkeep, Lazy, LocalFlush};
 
@@ -18,7 +18,7 @@ impl Protocol {
             return Self::begin_revoking(state, cpu, space, change, Then::Wait);
         }
         state.spaces[space].is_dying = true;
-        if !self.is_counted() && !self.deviates(Deviation::DestroyTellsNobody) {
+        if !self.is_counted() && !self.deviates(Deviation::DestroyInterruptsNobody) {
             state.cpus[cpu].then(&[Step::Advance(space, change, Then::Wait), Step::Ended(space)]);
         } else if state.spaces[space].lazy_references == 0 {
             self.end(state, space);
@@ -94,14 +94,14 @@ impl Protocol {
         }
         // Which of its mailboxes were issued it knows by itself.
         if state.cpus[cpu].issued == 0 {
-            self.ask(state, cpu, request, then, FIRST)
+            self.send(state, cpu, request, then, FIRST)
         } else {
             state.cpus[cpu].then(&[Step::TakeMailbox(request, then, FIRST)])
         }
     }
 
     /// The rest of a flush, once there is a mailbox for it.
-    pub(crate) fn ask(&self, state: &mut State, cpu: CpuNumber, request: Request, then: Then, mailbox: Mailbox) {
+    pub(crate) fn send(&self, state: &mut State, cpu: CpuNumber, request: Request, then: Then, mailbox: Mailbox) {
         let (here, others) = (Step::CarryOut(request), Step::ReadSet(request, mailbox));
         let first = match self.world.policy.local_flush {
             LocalFlush::BeforeRemote => [here, others],
@@ -131,15 +131,15 @@ impl Protocol {
     ) {
         let target = unread.trailing_zeros() as CpuNumber;
         let seen = state.cpus[target].presence;
-        let is_told = match request.change {
-            Change::Loaded(spaces) => self.must_tell_of_batch(state, seen, spaces),
-            _ => self.must_tell(seen, &request),
+        let must_interrupt = match request.change {
+            Change::Loaded(spaces) => self.must_interrupt_for_batch(state, seen, spaces),
+            _ => self.must_interrupt(seen, &request),
         };
-        if is_told {
+        if must_interrupt {
             chosen |= 1 << target;
             let is_left_alone = self.world.policy.lazy == Lazy::SkipUnlessTablesFreed && !request.is_trim;
             if seen == Presence::Lazy(request.id) && is_left_alone && !request.frees_tables() {
-                state.fault = Some(Fault::LazyTold);
+                state.fault = Some(Fault::LazyInterrupted);
             }
         }
         let unread = unread & (unread - 1);
@@ -155,33 +155,33 @@ impl Protocol {
     /// Writes a mailbox that is free, then its outbox; the hints come next.
     fn post(&self, state: &mut State, cpu: CpuNumber, request: Request, chosen: u8, mailbox: Mailbox) {
         let this = &mut state.cpus[cpu];
-        let is_told = mailbox == SECOND && !self.deviates(Deviation::FirstSilent);
-        let is_late = is_told && self.deviates(Deviation::ToldTooLate);
-        if is_told && !is_late {
+        let is_marked = mailbox == SECOND && !self.deviates(Deviation::FirstSilent);
+        let is_late = is_marked && self.deviates(Deviation::FirstTooLate);
+        if is_marked && !is_late {
             this.store(Store::Several);
         }
         this.store(Store::Mailbox(mailbox, request, this.issued != 0));
         this.store(Store::Outbox(mailbox, chosen));
         if is_late {
-            this.then(&[Step::TellLate]);
+            this.then(&[Step::MarkSeveralLate]);
         }
         this.then(&[Step::Hint(chosen)]);
     }
 
-    fn must_tell(&self, seen: Presence, request: &Request) -> bool {
+    fn must_interrupt(&self, seen: Presence, request: &Request) -> bool {
         let is_everyone = request.is_trim || request.change == Change::Destroy && self.is_exact();
         match seen {
             Presence::Absent => false,
             Presence::Switching => !self.deviates(Deviation::SkipsSwitching),
             Presence::Running(id) if id == request.id => true,
             _ if is_everyone => true,
-            Presence::Lazy(id) if id == request.id => self.must_tell_lazy(request),
+            Presence::Lazy(id) if id == request.id => self.must_interrupt_lazy(request),
             _ => false,
         }
     }
 
-    /// Whether a batch that named these spaces asks a CPU of this presence.
-    fn must_tell_of_batch(&self, state: &State, seen: Presence, spaces: u8) -> bool {
+    /// Whether a batch that named these spaces interrupts a CPU of this presence.
+    fn must_interrupt_for_batch(&self, state: &State, seen: Presence, spaces: u8) -> bool {
         match seen {
             Presence::Switching => !self.deviates(Deviation::BatchSkipsSwitching),
             Presence::Running(id) => state.space_named(id).is_some_and(|space| spaces & 1 << space != 0),
@@ -189,9 +189,9 @@ impl Protocol {
         }
     }
 
-    fn must_tell_lazy(&self, request: &Request) -> bool {
-        let is_told = request.frees_tables() || self.world.policy.lazy != Lazy::SkipUnlessTablesFreed;
-        (is_told || self.deviates(Deviation::LazyTold)) && !self.deviates(Deviation::LazySkippedAlways)
+    fn must_interrupt_lazy(&self, request: &Request) -> bool {
+        let is_due = request.frees_tables() || self.world.policy.lazy != Lazy::SkipUnlessTablesFreed;
+        (is_due || self.deviates(Deviation::LazyInterrupted)) && !self.deviates(Deviation::LazySkippedAlways)
     }
 
     pub(crate) fn hint(state: &mut State, cpu: CpuNumber, chosen: u8) {

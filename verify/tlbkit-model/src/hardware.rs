@@ -1,6 +1,6 @@
 //! The machine under the protocol: store buffers, CR3 and the translations that it caches.
 //!
-//! Hardware reads a page table into a tag whenever the root is loaded, and never drops an entry by itself. The model
+//! Hardware reads a page table into a PCID whenever the root is loaded, and never drops an entry by itself. The model
 //! lets it read everything at once, as early as it can, because that is the worst case: whatever it may hold later
 //! was then read later, and is at most newer.
 
@@ -21,16 +21,16 @@ impl Cpu {
         self.buffer.push(store);
     }
 
-    /// The entries of a tag.
+    /// The entries of a PCID.
     #[must_use]
-    pub fn cached(&self, half: Half, tag: usize) -> &[TlbEntry; ITEMS] {
-        &self.entries[half as usize][tag]
+    pub fn cached(&self, half: Half, pcid: usize) -> &[TlbEntry; ITEMS] {
+        &self.entries[half as usize][pcid]
     }
 
     /// The entries that it can use or walk at this moment.
     #[must_use]
     pub fn reachable(&self) -> &[TlbEntry; ITEMS] {
-        self.cached(self.root.half, self.root.tag)
+        self.cached(self.root.half, self.root.pcid)
     }
 
     /// The turn of one of its mailboxes, as it sees it: its own stores on their way included.
@@ -42,11 +42,11 @@ impl Cpu {
         own.unwrap_or(self.turns[mailbox])
     }
 
-    /// INVLPG: an item of the loaded tag, and all paths of it.
+    /// INVLPG: an item of the loaded PCID, and all paths of it.
     pub(crate) fn drop_item(&mut self, half: Half, item: usize) {
-        let tag = &mut self.entries[half as usize][self.root.tag];
-        tag[item] = TlbEntry::default();
-        tag[TABLE] = TlbEntry::default();
+        let pcid = &mut self.entries[half as usize][self.root.pcid];
+        pcid[item] = TlbEntry::default();
+        pcid[TABLE] = TlbEntry::default();
     }
 }
 
@@ -69,9 +69,9 @@ impl State {
         }
     }
 
-    /// MOV to CR3 that drops what the tag holds.
+    /// MOV to CR3 that drops what the PCID holds.
     pub(crate) fn load_flushing(&mut self, cpu: CpuNumber, root: Root) {
-        self.cpus[cpu].entries[root.half as usize][root.tag] = Default::default();
+        self.cpus[cpu].entries[root.half as usize][root.pcid] = Default::default();
         self.load_keeping(cpu, root);
     }
 
@@ -81,15 +81,15 @@ impl State {
         self.fill(cpu);
     }
 
-    /// Hardware reads what the loaded tag does not hold.
+    /// Hardware reads what the loaded PCID does not hold.
     pub(crate) fn fill(&mut self, cpu: CpuNumber) {
         let root = self.cpus[cpu].root;
         if root.id == 0 {
             return;
         }
         let versions = self.spaces[root.space].versions;
-        let tag = &mut self.cpus[cpu].entries[root.half as usize][root.tag];
-        for (entry, version) in tag.iter_mut().zip(versions).filter(|(entry, _)| entry.id == 0) {
+        let pcid = &mut self.cpus[cpu].entries[root.half as usize][root.pcid];
+        for (entry, version) in pcid.iter_mut().zip(versions).filter(|(entry, _)| entry.id == 0) {
             *entry = TlbEntry { id: root.id, version };
         }
     }

@@ -131,7 +131,7 @@ fn is_in_use(state: &State, number: SpaceNumber) -> bool {
     })
 }
 
-/// True while somebody names an entry in the batch, which is his own until he is done.
+/// True while a CPU names an entry in the batch, which belongs to that CPU until it is done.
 fn is_being_named(state: &State) -> bool {
     let names = |step: &Step| matches!(step, Step::Owe(_) | Step::AdvanceNamed(_) | Step::Unite(_));
     state.cpus.iter().any(|cpu| cpu.steps.iter().any(names))

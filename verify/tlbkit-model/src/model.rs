@@ -41,13 +41,13 @@ fn fresh_cpu() -> Cpu {
         task: None,
         leaving: None,
         own_presence: Presence::Kernel,
-        slots: Default::default(),
-        next_slot: 0,
-        slot: 0,
+        asids: Default::default(),
+        next_asid: 0,
+        asid: 0,
         newest: 0,
         has_joined: false,
         pending_user: 0,
-        root: Root { id: 0, space: 0, tag: 0, half: Half::Kernel },
+        root: Root { id: 0, space: 0, pcid: 0, half: Half::Kernel },
         entries: Default::default(),
     }
 }
@@ -94,7 +94,7 @@ impl Protocol {
             Step::ForgetInbox => state.cpus[cpu].inbox = 0,
             Step::ForgetOutbox(senders) => Self::forget_outbox(state, cpu, senders),
             Step::Restart => Self::restart(state, cpu),
-            of_a_batch => self.step_of_batch(state, cpu, of_a_batch),
+            of_a_batch => self.step_batch(state, cpu, of_a_batch),
         }
         let this = &mut state.cpus[cpu];
         this.leaving = this.leaving.filter(|_| !this.steps.is_empty());

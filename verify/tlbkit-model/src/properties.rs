@@ -6,10 +6,10 @@ use stateright::{Model, Property};
 
 use crate::protocol::Protocol;
 use crate::rules::{
-    DEAD, GENERATIONS, HANDLER, KEPT, LAZY_LEFT_ALONE, NOBODY_MISSED, NOT_THE_NEXT, PROMISE, SERVED, TAGS, USE, WALK,
+    DEAD, GENERATIONS, HANDLER, KEPT, LAZY_LEFT_ALONE, NOBODY_MISSED, NOT_THE_NEXT, PCIDS, PROMISE, SERVED, USE, WALK,
 };
 use crate::state::{
-    Cpu, CpuNumber, Fault, Half, OTHER_PAGE, PAGE, Pending, Presence, RING, Slot, Space, State, TABLE, TlbEntry,
+    AsidEntry, Cpu, CpuNumber, Fault, Half, OTHER_PAGE, PAGE, Pending, Presence, RING, Space, State, TABLE, TlbEntry,
 };
 use crate::step::Step;
 
@@ -17,10 +17,10 @@ use crate::step::Step;
 #[must_use]
 pub fn all() -> Vec<Property<Protocol>> {
     vec![
-        Property::always(NOBODY_MISSED, |_, state: &State| state.cpus.iter().all(|cpu| is_told(state, cpu))),
+        Property::always(NOBODY_MISSED, |_, state: &State| state.cpus.iter().all(|cpu| is_up_to_date(state, cpu))),
         Property::always(GENERATIONS, generations_only_rise),
         Property::always(PROMISE, |_, state: &State| state.cpus.iter().all(|cpu| keeps_promises(state, cpu))),
-        Property::always(LAZY_LEFT_ALONE, |_, state: &State| state.fault != Some(Fault::LazyTold)),
+        Property::always(LAZY_LEFT_ALONE, |_, state: &State| state.fault != Some(Fault::LazyInterrupted)),
         Property::always(USE, |_, state: &State| state.cpus.iter().all(|cpu| uses_nothing_old(state, cpu))),
         Property::always(HANDLER, |_, state: &State| state.cpus.iter().all(|cpu| handler_uses_nothing_old(state, cpu))),
         Property::always(WALK, |_, state: &State| state.cpus.iter().all(|cpu| walks_nothing_freed(state, cpu))),
@@ -28,7 +28,7 @@ pub fn all() -> Vec<Property<Protocol>> {
         Property::always(NOT_THE_NEXT, |model: &Protocol, state: &State| {
             (0..state.cpus.len()).all(|cpu| waits_for_its_own(model, state, cpu))
         }),
-        Property::always(TAGS, |_, state: &State| state.cpus.iter().all(has_its_own_tag)),
+        Property::always(PCIDS, |_, state: &State| state.cpus.iter().all(has_its_own_pcid)),
         Property::always(KEPT, |_, state: &State| state.fault != Some(Fault::KeptWithoutRight)),
         Property::always(DEAD, touches_no_dead),
         Property::sometimes("a load keeps its entries", |_, state: &State| state.cpus.iter().any(is_about_to_keep)),
@@ -39,7 +39,7 @@ pub fn all() -> Vec<Property<Protocol>> {
 }
 
 /// INV-2: a CPU that has looked at the generation, and goes on with the space, knows of every flush that has returned.
-fn is_told(state: &State, cpu: &Cpu) -> bool {
+fn is_up_to_date(state: &State, cpu: &Cpu) -> bool {
     let is_bound = |step: &Step| matches!(step, Step::MarkRunning(_));
     if let Some(Step::LoadRoot(to)) = cpu.steps.last() {
         return cpu.newest >= state.spaces[*to].completed;
@@ -48,24 +48,25 @@ fn is_told(state: &State, cpu: &Cpu) -> bool {
         return true;
     }
     let Presence::Running(id) = cpu.own_presence else { return true };
-    let known = cpu.slots[cpu.slot].generation;
+    let known = cpu.asids[cpu.asid].generation;
     state.space_named(id).is_none_or(|space| known >= state.spaces[space].completed)
 }
 
-/// INV-3: no slot is ahead of its space, and none ever falls.
+/// INV-3: no ASID is ahead of its space, and none ever falls.
 fn generations_only_rise(_: &Protocol, state: &State) -> bool {
-    let is_behind =
-        |slot: &Slot| state.space_named(slot.id).is_none_or(|space| slot.generation <= state.spaces[space].generation);
-    state.fault != Some(Fault::SlotFell) && state.cpus.iter().flat_map(|cpu| &cpu.slots).all(is_behind)
+    let is_behind = |entry: &AsidEntry| {
+        state.space_named(entry.id).is_none_or(|space| entry.generation <= state.spaces[space].generation)
+    };
+    state.fault != Some(Fault::GenerationFell) && state.cpus.iter().flat_map(|cpu| &cpu.asids).all(is_behind)
 }
 
-/// INV-4: a slot that says "flushed up to g" holds nothing that was revoked by g or before, in either half.
+/// INV-4: an ASID that says "flushed up to g" holds nothing that was revoked by g or before, in either half.
 fn keeps_promises(state: &State, cpu: &Cpu) -> bool {
-    cpu.slots.iter().enumerate().all(|(index, slot)| {
-        let Some(space) = state.space_named(slot.id).filter(|_| slot.generation != 0) else { return true };
-        let Some(promise) = state.spaces[space].history.get(slot.generation as usize - 1) else { return true };
+    cpu.asids.iter().enumerate().all(|(index, asid)| {
+        let Some(space) = state.space_named(asid.id).filter(|_| asid.generation != 0) else { return true };
+        let Some(promise) = state.spaces[space].history.get(asid.generation as usize - 1) else { return true };
         let is_kept = |entries: &[TlbEntry]| {
-            entries.iter().zip(promise).all(|(entry, oldest)| entry.id != slot.id || entry.version >= *oldest)
+            entries.iter().zip(promise).all(|(entry, oldest)| entry.id != asid.id || entry.version >= *oldest)
         };
         let is_owed = cpu.pending_user & 1 << index != 0;
         is_kept(cpu.cached(Half::Kernel, index + 1)) && (is_owed || is_kept(cpu.cached(Half::User, index + 1)))
@@ -88,7 +89,7 @@ fn handler_uses_nothing_old(state: &State, cpu: &Cpu) -> bool {
     let Some(space) = loaded(state, cpu).filter(|space| cpu.own_presence == Presence::Running(space.id)) else {
         return true;
     };
-    let cached = cpu.cached(Half::Kernel, cpu.root.tag);
+    let cached = cpu.cached(Half::Kernel, cpu.root.pcid);
     [PAGE, OTHER_PAGE].iter().all(|&item| is_usable(cached[item], space, item))
 }
 
@@ -115,17 +116,17 @@ fn is_at_rest(state: &State) -> bool {
     state.fault.is_some() || state.cpus.iter().all(is_idle)
 }
 
-/// INV-7: whoever waits for a request whose mailbox holds another one by now goes on, whoever answers that one.
+/// INV-7: a CPU that waits for a request whose mailbox holds another one by now goes on, whichever CPU answers that.
 fn waits_for_its_own(model: &Protocol, state: &State, cpu: CpuNumber) -> bool {
     let Some(Step::WaitFor(asked)) = state.cpus[cpu].steps.last() else { return true };
     let is_used_again = state.cpus[asked.by].mailboxes[asked.mailbox] != Some(asked.request);
     !is_used_again || model.can_step(state, cpu)
 }
 
-/// INV-8: a space's tag is not 0, and holds the entries of the loaded space alone.
-fn has_its_own_tag(cpu: &Cpu) -> bool {
+/// INV-8: a space's PCID is not 0, and holds the entries of the loaded space alone.
+fn has_its_own_pcid(cpu: &Cpu) -> bool {
     let is_own = |entry: &TlbEntry| entry.id == 0 || entry.id == cpu.root.id;
-    cpu.root.id == 0 || cpu.root.tag != 0 && cpu.reachable().iter().all(is_own)
+    cpu.root.id == 0 || cpu.root.pcid != 0 && cpu.reachable().iter().all(is_own)
 }
 
 /// INV-1: no root of a space that has ended is loaded, and nobody writes to one.
@@ -135,7 +136,7 @@ fn touches_no_dead(_: &Protocol, state: &State) -> bool {
 }
 
 fn is_about_to_keep(cpu: &Cpu) -> bool {
-    matches!(cpu.steps.last(), Some(Step::LoadRoot(_))) && cpu.slots[cpu.slot].generation == cpu.newest
+    matches!(cpu.steps.last(), Some(Step::LoadRoot(_))) && cpu.asids[cpu.asid].generation == cpu.newest
 }
 
 fn flush_meets_switch(_: &Protocol, state: &State) -> bool {

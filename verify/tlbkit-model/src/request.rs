@@ -1,4 +1,4 @@
-//! What one CPU asks of another, and how CPUs, spaces, pages and mailboxes are numbered.
+//! What one CPU requests of another, and how CPUs, spaces, pages and mailboxes are numbered.
 
 /// CPUs are numbered 0, 1, 2; sets of them are bits.
 pub type CpuNumber = usize;
@@ -8,10 +8,10 @@ pub type SpaceNumber = usize;
 pub type Id = u8;
 /// A generation; 0 is never a space's.
 pub type Generation = u8;
-/// More than any generation that a space reaches: no slot is up to it.
+/// More than any generation that a space reaches: no ASID is up to it.
 pub const NEVER: Generation = Generation::MAX;
 
-/// What a tag caches of a space: [`PAGE`], [`OTHER_PAGE`], and the way to the page table that both are in, [`TABLE`].
+/// What a PCID caches of a space: [`PAGE`], [`OTHER_PAGE`], and the way to the page table that both are in, [`TABLE`].
 pub const ITEMS: usize = 3;
 /// One page.
 pub const PAGE: usize = 0;
@@ -57,12 +57,12 @@ impl Change {
     }
 }
 
-/// What is asked of another CPU.
+/// What is requested of another CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Request {
     /// The space whose translations are flushed.
     pub space: SpaceNumber,
-    /// The space's name when it was asked.
+    /// The space's name when the request was sent.
     pub id: Id,
     /// The generation to be reached.
     pub generation: Generation,
@@ -87,7 +87,7 @@ impl Request {
     }
 }
 
-/// What comes when all CPUs have been asked.
+/// What comes when the request was sent to all CPUs.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Then {
     /// The initiator waits for the answers.
@@ -105,6 +105,6 @@ pub struct Asked {
     pub mailbox: Mailbox,
     /// The turn of that mailbox.
     pub turn: u8,
-    /// What is asked; the protocol itself does not keep it.
+    /// The request; the protocol itself does not keep it.
     pub request: Request,
 }

@@ -8,10 +8,10 @@ use crate::step::Step;
 
 impl Protocol {
     /// The steps that only a ring has.
-    pub(crate) fn step_of_ring(&self, state: &mut State, cpu: CpuNumber, step: Step) {
+    pub(crate) fn step_ring(&self, state: &mut State, cpu: CpuNumber, step: Step) {
         match step {
             Step::TakeMailbox(request, then, mailbox) => self.take_mailbox(state, cpu, request, then, mailbox),
-            Step::TellLate => state.cpus[cpu].store(Store::Several),
+            Step::MarkSeveralLate => state.cpus[cpu].store(Store::Several),
             Step::Leave(request, mailbox) => self.leave(state, cpu, request, mailbox),
             Step::LeaveUnasked(request) => Self::leave_pending(state, Pending::Announced(request)),
             Step::WaitFor(asked) => self.wait_for(state, cpu, asked),
@@ -21,11 +21,11 @@ impl Protocol {
         }
     }
 
-    /// `is_free` of one mailbox after the other, as `free_slot` and `wait_for_slot` ask.
+    /// `is_free` of one mailbox after the other, as `free_mailbox` and `wait_for_mailbox` do.
     fn take_mailbox(&self, state: &mut State, cpu: CpuNumber, request: Request, then: Then, mailbox: Mailbox) {
         if self.may_take(state, cpu, mailbox) {
             self.free(state, cpu, mailbox);
-            return self.ask(state, cpu, request, then, mailbox);
+            return self.send(state, cpu, request, then, mailbox);
         }
         let steps = match then {
             _ if mailbox + 1 < self.world.mailboxes => vec![Step::TakeMailbox(request, then, mailbox + 1)],
@@ -58,7 +58,7 @@ impl Protocol {
         }
     }
 
-    /// The mailbox is left to whoever waits; if nobody was asked, the flush is over.
+    /// The mailbox is left to the CPU that waits; if no request was sent, the flush is over.
     fn leave(&self, state: &mut State, cpu: CpuNumber, request: Request, mailbox: Mailbox) {
         let this = &mut state.cpus[cpu];
         // The hint, if there was one, has waited until memory had this.

@@ -5,7 +5,7 @@ pub const NOBODY_MISSED: &str = "INV-2 nobody is missed";
 /// INV-3.
 pub const GENERATIONS: &str = "INV-3 generations";
 /// INV-4.
-pub const PROMISE: &str = "INV-4 what a slot's generation promises";
+pub const PROMISE: &str = "INV-4 what an ASID's generation promises";
 /// INV-5.
 pub const LAZY_LEFT_ALONE: &str = "INV-5 lazy CPUs are left alone";
 /// INV-6 for the program.
@@ -19,7 +19,7 @@ pub const SERVED: &str = "INV-7 everybody is served";
 /// INV-7 for a wait that was left for later.
 pub const NOT_THE_NEXT: &str = "INV-7 nobody waits for the next request";
 /// INV-8.
-pub const TAGS: &str = "INV-8 tags";
+pub const PCIDS: &str = "INV-8 PCIDs";
 /// INV-12.
 pub const KEPT: &str = "INV-12 kept by right";
 /// The end of a space.

@@ -11,14 +11,14 @@ use crate::step::Step;
 
 /// Spaces that live at the same time.
 pub const SPACES: usize = 2;
-/// Most slots of a CPU.
-pub const SLOTS: usize = 2;
-/// Tags of one half: the kernel's, then one a slot.
-pub const TAGS: usize = SLOTS + 1;
+/// Most ASIDs of a CPU.
+pub const ASIDS: usize = 2;
+/// PCIDs of one half: the kernel's, then one for each ASID.
+pub const PCIDS: usize = ASIDS + 1;
 /// Most mailboxes of a CPU; most worlds have the first alone.
 pub const RING: usize = 2;
 
-/// What a CPU tells the others of itself.
+/// What a CPU publishes of itself.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Presence {
     /// In the kernel's own tables.
@@ -88,7 +88,7 @@ pub struct TlbEntry {
     pub version: u8,
 }
 
-/// A half of a space under page-table isolation; each has a tag of its own.
+/// A half of a space under page-table isolation; each has its own PCID.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Half {
     /// The kernel half; without isolation the only one.
@@ -104,15 +104,15 @@ pub struct Root {
     pub id: Id,
     /// The space's number, when `id` is not 0.
     pub space: SpaceNumber,
-    /// Slot and 1; 0 for the kernel's own tables.
-    pub tag: usize,
+    /// The ASID and 1; 0 for the kernel's own tables.
+    pub pcid: usize,
     /// Which half.
     pub half: Half,
 }
 
-/// One slot of a CPU.
+/// What one ASID of a CPU stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Slot {
+pub struct AsidEntry {
     /// The space; 0 for none.
     pub id: Id,
     /// Up to where its entries were flushed.
@@ -122,9 +122,9 @@ pub struct Slot {
 /// A flush that was issued, and is not waited for yet: what the kernel keeps of it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Pending {
-    /// Its responders were asked.
+    /// Its responders were interrupted.
     Asked(Asked),
-    /// Nobody was asked yet.
+    /// No CPU was interrupted yet.
     Announced(Request),
 }
 
@@ -139,7 +139,7 @@ impl Pending {
     }
 }
 
-/// A batch that is being named: it belongs to whoever names, and to no memory that others read.
+/// A batch that is being named: it belongs to the CPU that names, and to no memory that others read.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Batch {
     /// The spaces that it names, as bits.
@@ -174,11 +174,11 @@ pub enum Store {
 pub struct Cpu {
     /// Memory.
     pub presence: Presence,
-    /// Memory: the CPUs that asked.
+    /// Memory: the CPUs that sent a request.
     pub inbox: u8,
     /// Memory: the CPUs that have not answered, by mailbox.
     pub outboxes: [u8; RING],
-    /// Memory: what is asked.
+    /// Memory: the requests.
     pub mailboxes: [Option<Request>; RING],
     /// Memory: the first mailbox says that the other may be in use.
     pub is_several: bool,
@@ -198,31 +198,31 @@ pub struct Cpu {
     pub leaving: Option<SpaceNumber>,
     /// Its own presence, as it sees it.
     pub own_presence: Presence,
-    /// Its slots.
-    pub slots: [Slot; SLOTS],
-    /// The slot to recycle next.
-    pub next_slot: usize,
-    /// The loaded slot, or the one about to be.
-    pub slot: usize,
+    /// Its ASIDs.
+    pub asids: [AsidEntry; ASIDS],
+    /// The ASID to recycle next.
+    pub next_asid: usize,
+    /// The loaded ASID, or the one about to be.
+    pub asid: usize,
     /// The generation that it read for its next load.
     pub newest: Generation,
     /// Ghost: it had been seen to join, and to switch, when it read that.
     pub has_joined: bool,
-    /// User halves that are flushed on the way out, by slot.
+    /// User halves that are flushed on the way out, by ASID.
     pub pending_user: u8,
     /// CR3.
     pub root: Root,
-    /// What hardware has cached, by half and tag.
-    pub entries: [[[TlbEntry; ITEMS]; TAGS]; 2],
+    /// What hardware has cached, by half and PCID.
+    pub entries: [[[TlbEntry; ITEMS]; PCIDS]; 2],
 }
 
 /// A rule that a step has broken; the rules on states alone need no such mark.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Fault {
-    /// INV-3: a slot's generation fell.
-    SlotFell,
-    /// INV-5: a lazy CPU was told of a flush that frees no tables.
-    LazyTold,
+    /// INV-3: an ASID's generation fell.
+    GenerationFell,
+    /// INV-5: a lazy CPU was interrupted for a flush that frees no tables.
+    LazyInterrupted,
     /// INV-12: a load kept its entries without right.
     KeptWithoutRight,
     /// A CPU touched a space that has ended.

@@ -7,7 +7,7 @@ use crate::request::{Asked, Change, CpuNumber, Generation, ITEMS, Id, Mailbox, R
 pub enum Step {
     /// Joins the set of a space.
     Join(SpaceNumber),
-    /// Says that it is between two roots, having taken a slot.
+    /// Says that it is between two roots, having taken an ASID.
     MarkSwitching(SpaceNumber),
     /// Waits until its stores have reached memory.
     Fence,
@@ -41,32 +41,32 @@ pub enum Step {
     ChangeTable(SpaceNumber, Change),
     /// Advances the generation.
     Advance(SpaceNumber, Change, Then),
-    /// Looks whether anybody else is in the set.
+    /// Looks whether any other CPU is in the set.
     LookAlone(Request, Then),
     /// Looks whether a mailbox that was issued can be written again.
     TakeMailbox(Request, Then, Mailbox),
-    /// Reads the set; those of it that must be told are told by this mailbox.
+    /// Reads the set; sends a request by this mailbox to those of it that need one.
     ReadSet(Request, Mailbox),
     /// Reads the presence of the first CPU of `unread`.
     ReadPresence {
-        /// What is asked.
+        /// The request.
         request: Request,
         /// CPUs still to be looked at.
         unread: u8,
-        /// CPUs that will be told.
+        /// CPUs to which the request will be sent.
         chosen: u8,
-        /// Where it will be asked.
+        /// Where it will lie.
         mailbox: Mailbox,
     },
     /// Drops a hint at the first of these CPUs, and interrupts it.
     Hint(u8),
     /// Says in the first mailbox that others are in use, when it is too late; a deviation alone does.
-    TellLate,
+    MarkSeveralLate,
     /// Waits for the answers to what is in this mailbox.
     Wait(Mailbox),
-    /// Leaves the wait for the answers to whoever waits later.
+    /// Leaves the wait for the answers to the CPU that waits later.
     Leave(Request, Mailbox),
-    /// Leaves the asking too: no mailbox was free.
+    /// Leaves the sending too: no mailbox was free.
     LeaveUnasked(Request),
     /// Looks whether a request that was issued is answered.
     WaitFor(Asked),
@@ -74,19 +74,19 @@ pub enum Step {
     CheckTurn(Asked),
     /// The flush returns.
     Return(Request),
-    /// Says that a batch owes the space a flush.
+    /// Says that a flush of the space is pending in a batch.
     Owe(SpaceNumber),
     /// Advances the generation for a batch.
     AdvanceNamed(SpaceNumber),
     /// Adds the space's set to the CPUs of the batch.
     Unite(SpaceNumber),
-    /// Has those of these CPUs told that must be.
+    /// Sends a request to those of these CPUs that need one.
     ReadUnion(Request, u8),
-    /// Says that the batch owes the space nothing any more.
+    /// Says that no flush of the space is pending in the batch any more.
     Settle(SpaceNumber),
-    /// Looks whether a flush is owed to the space, whose entries were found in these versions.
+    /// Looks whether a flush of the space, whose entries were found in these versions, is pending.
     LookOwed(SpaceNumber, [u8; ITEMS]),
-    /// The look, or the flush that it asked for, is over.
+    /// The look, or the flush that it called for, is over.
     Drained(SpaceNumber, [u8; ITEMS]),
     /// The space has ended.
     Ended(SpaceNumber),
@@ -100,17 +100,17 @@ pub enum Step {
     CheckSecond(CpuNumber),
     /// Reads a CPU's mailbox.
     ReadMailbox(CpuNumber, Mailbox),
-    /// Carries out a request: looks at what it runs itself, and reads the generation if that is what is asked.
+    /// Carries out a request: looks at what it runs itself, and reads the generation if that is what it requests.
     CarryOut(Request),
     /// Flushes what it runs, up to a generation.
     FlushLoaded(Request, Generation),
-    /// Tells a sender that it is done.
+    /// Reports to a sender that it is done.
     Acknowledge(CpuNumber, Mailbox),
     /// Says that it is gone.
     MarkAbsent,
-    /// Forgets who asked while it was away.
+    /// Forgets which CPUs sent requests while it was away.
     ForgetInbox,
-    /// Forgets what the first of these CPUs asked while it was away.
+    /// Forgets what the first of these CPUs requested while it was away.
     ForgetOutbox(u8),
     /// Begins with empty TLBs.
     Restart,

@@ -4,7 +4,7 @@ use tlbkit::Lazy;
 
 use crate::deviation::Deviation;
 use crate::protocol::Protocol;
-use crate::state::{CpuNumber, Fault, Half, Id, Presence, Root, Slot, SpaceNumber, State, Store};
+use crate::state::{AsidEntry, CpuNumber, Fault, Half, Id, Presence, Root, SpaceNumber, State, Store};
 use crate::step::Step;
 
 impl Protocol {
@@ -14,9 +14,9 @@ impl Protocol {
         if state.cpus[cpu].own_presence == Presence::Lazy(id) {
             return self.begin_return(state, cpu, to);
         }
-        let has_slot = state.cpus[cpu].slots.iter().any(|slot| slot.id == id);
+        let has_asid = state.cpus[cpu].asids.iter().any(|entry| entry.id == id);
         let is_member = state.spaces[to].members & 1 << cpu != 0;
-        let join = (!is_member && (!has_slot || self.is_exact())).then_some(Step::Join(to));
+        let join = (!is_member && (!has_asid || self.is_exact())).then_some(Step::Join(to));
         let fence = (!self.deviates(Deviation::JoinerUnfenced)).then_some(Step::Fence);
         let mut first = vec![Step::MarkSwitching(to)];
         let mut last = vec![Step::LoadRoot(to), Step::MarkRunning(to)];
@@ -85,13 +85,13 @@ impl Protocol {
 
     pub(crate) fn mark_switching(&self, state: &mut State, cpu: CpuNumber, to: SpaceNumber) {
         let id = state.spaces[to].id;
-        let slots = self.world.policy.asids();
+        let asids = self.world.policy.asids();
         let cpu = &mut state.cpus[cpu];
-        cpu.slot = cpu.slots.iter().position(|slot| slot.id == id).unwrap_or_else(|| {
-            let taken = cpu.next_slot;
-            cpu.next_slot = (taken + 1) % slots;
-            let kept = if self.deviates(Deviation::RecycledKept) { cpu.slots[taken].generation } else { 0 };
-            cpu.slots[taken] = Slot { id, generation: kept };
+        cpu.asid = cpu.asids.iter().position(|entry| entry.id == id).unwrap_or_else(|| {
+            let taken = cpu.next_asid;
+            cpu.next_asid = (taken + 1) % asids;
+            let kept = if self.deviates(Deviation::RecycledKept) { cpu.asids[taken].generation } else { 0 };
+            cpu.asids[taken] = AsidEntry { id, generation: kept };
             taken
         });
         cpu.store(Store::Presence(Presence::Switching));
@@ -110,38 +110,38 @@ impl Protocol {
         let root = self.root_of(state, cpu, to);
         let this = &mut state.cpus[cpu];
         let (newest, has_joined) = (std::mem::take(&mut this.newest), std::mem::take(&mut this.has_joined));
-        let is_current = this.slots[this.slot].generation == newest;
+        let is_current = this.asids[this.asid].generation == newest;
         if is_current || self.deviates(Deviation::KeepsStale) {
             if !is_current || !has_joined {
                 state.fault = Some(Fault::KeptWithoutRight);
             }
             state.load_keeping(cpu, root);
         } else {
-            self.flush_slot(state, cpu, newest);
+            self.flush_asid(state, cpu, newest);
             state.load_flushing(cpu, root);
         }
     }
 
     fn root_of(&self, state: &State, cpu: CpuNumber, to: SpaceNumber) -> Root {
-        let slot = state.cpus[cpu].slot;
-        let tag = if self.deviates(Deviation::SlotZeroIsPcidZero) { slot } else { slot + 1 };
-        Root { id: state.spaces[to].id, space: to, tag, half: Half::Kernel }
+        let asid = state.cpus[cpu].asid;
+        let pcid = if self.deviates(Deviation::AsidZeroIsPcidZero) { asid } else { asid + 1 };
+        Root { id: state.spaces[to].id, space: to, pcid, half: Half::Kernel }
     }
 
-    /// The user half is owed, and the slot is current up to `newest` once its kernel half is flushed.
-    pub(crate) fn flush_slot(&self, state: &mut State, cpu: CpuNumber, newest: u8) {
+    /// The flush of the user half is pending, and the ASID is current up to `newest` once its kernel half is flushed.
+    pub(crate) fn flush_asid(&self, state: &mut State, cpu: CpuNumber, newest: u8) {
         let this = &mut state.cpus[cpu];
         if self.is_isolated() && !self.deviates(Deviation::UserHalfForgotten) {
-            this.pending_user |= 1 << this.slot;
+            this.pending_user |= 1 << this.asid;
         }
         self.set_generation(state, cpu, newest);
     }
 
     pub(crate) fn set_generation(&self, state: &mut State, cpu: CpuNumber, newest: u8) {
         let this = &mut state.cpus[cpu];
-        let held = &mut this.slots[this.slot].generation;
+        let held = &mut this.asids[this.asid].generation;
         if *held > newest && !self.deviates(Deviation::GenerationWraps) {
-            state.fault = Some(Fault::SlotFell);
+            state.fault = Some(Fault::GenerationFell);
         }
         *held = newest;
     }
@@ -150,25 +150,25 @@ impl Protocol {
         let newest = state.spaces[to].generation;
         let uncount = self.is_counted().then_some(Step::Uncount(to, state.spaces[to].id));
         let this = &mut state.cpus[cpu];
-        let reload = (this.slots[this.slot].generation != newest).then_some(Step::Reload(newest));
+        let reload = (this.asids[this.asid].generation != newest).then_some(Step::Reload(newest));
         let steps: Vec<Step> = uncount.into_iter().chain(reload).collect();
         this.then(&steps);
     }
 
     pub(crate) fn reload(&self, state: &mut State, cpu: CpuNumber, newest: u8) {
-        self.flush_slot(state, cpu, newest);
+        self.flush_asid(state, cpu, newest);
         let root = state.cpus[cpu].root;
         state.load_flushing(cpu, root);
     }
 
     pub(crate) fn load_kernel(state: &mut State, cpu: CpuNumber) {
-        state.load_keeping(cpu, Root { id: 0, space: 0, tag: 0, half: Half::Kernel });
+        state.load_keeping(cpu, Root { id: 0, space: 0, pcid: 0, half: Half::Kernel });
     }
 
     /// `Cpu::exit_to_user`.
     pub(crate) fn exit_to_user(state: &mut State, cpu: CpuNumber) {
         let this = &mut state.cpus[cpu];
-        let (root, bit) = (Root { half: Half::User, ..this.root }, 1 << this.slot);
+        let (root, bit) = (Root { half: Half::User, ..this.root }, 1 << this.asid);
         let is_owed = this.pending_user & bit != 0;
         this.pending_user &= !bit;
         if is_owed { state.load_flushing(cpu, root) } else { state.load_keeping(cpu, root) }

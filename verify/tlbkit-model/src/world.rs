@@ -12,7 +12,7 @@ pub struct World {
     pub name: &'static str,
     /// 2 or 3.
     pub cpus: usize,
-    /// The protocol's own policy; the model has 1 or 2 slots, recycled in turn.
+    /// The protocol's own policy; the model has 1 or 2 ASIDs, recycled in turn.
     pub policy: Policy,
     /// Switches that are over when the exploration begins.
     pub before: &'static [(CpuNumber, SpaceNumber)],
@@ -29,7 +29,7 @@ pub struct World {
 }
 
 impl World {
-    const fn of(name: &'static str, policy: Policy, before: &'static [(CpuNumber, SpaceNumber)], may: Budget) -> Self {
+    const fn new(name: &'static str, policy: Policy, before: &'static [(CpuNumber, SpaceNumber)], may: Budget) -> Self {
         Self {
             name,
             cpus: 2,
@@ -82,7 +82,7 @@ const NOTHING: Budget = Budget {
     absences: 0,
 };
 
-/// The policy that the others vary: two slots, a set that only grows.
+/// The policy that the others vary: two ASIDs, a set that only grows.
 fn kept() -> Policy {
     Policy {
         tags: Tags::RoundRobin(2),
@@ -94,7 +94,7 @@ fn kept() -> Policy {
     }
 }
 
-fn one_slot() -> Policy {
+fn one_asid() -> Policy {
     Policy { tags: Tags::RoundRobin(1), local_flush: LocalFlush::BeforeRemote, ..kept() }
 }
 
@@ -125,41 +125,41 @@ const ONE_APART: &[(CpuNumber, SpaceNumber)] = &[(0, 0), (1, 0), (2, 0), (2, 1)]
 pub fn small() -> Vec<World> {
     let once = Policy { lazy: Lazy::InterruptOnce, ..exact() };
     vec![
-        World::of("two slots", kept(), BOTH_KNOWN, Budget { switches: 2, pages: 2, ..NOTHING }),
-        World::of("one slot", one_slot(), APART, Budget { switches: 2, pages: 1, wholes: 1, ..NOTHING }),
-        World::of("lazy", kept(), TOGETHER, Budget { switches: 1, idles: 1, pages: 1, tables: 1, ..NOTHING }),
-        World::of("lazy, pages", kept(), TOGETHER, Budget { switches: 1, idles: 1, pages: 2, ..NOTHING }),
-        World::of("lazy, told once", once, TOGETHER, Budget { switches: 1, idles: 1, pages: 2, ..NOTHING }),
-        World::of("exact set", exact(), APART, Budget { switches: 2, idles: 1, tables: 1, ..NOTHING }),
-        World::of("trimmed set", trimmed(), BOTH_KNOWN, Budget { switches: 2, pages: 2, ..NOTHING }),
-        World::of("end, set kept", kept(), BOTH_KNOWN, Budget { switches: 2, pages: 1, destroys: 1, ..NOTHING }),
-        World::of("end, set exact", exact(), TOGETHER, Budget { switches: 2, idles: 2, destroys: 1, ..NOTHING }),
-        World::of("end, counted", counted(), TOGETHER, Budget { switches: 2, idles: 2, destroys: 1, ..NOTHING }),
-        World::of(
+        World::new("two ASIDs", kept(), BOTH_KNOWN, Budget { switches: 2, pages: 2, ..NOTHING }),
+        World::new("one ASID", one_asid(), APART, Budget { switches: 2, pages: 1, wholes: 1, ..NOTHING }),
+        World::new("lazy", kept(), TOGETHER, Budget { switches: 1, idles: 1, pages: 1, tables: 1, ..NOTHING }),
+        World::new("lazy, pages", kept(), TOGETHER, Budget { switches: 1, idles: 1, pages: 2, ..NOTHING }),
+        World::new("lazy, interrupted once", once, TOGETHER, Budget { switches: 1, idles: 1, pages: 2, ..NOTHING }),
+        World::new("exact set", exact(), APART, Budget { switches: 2, idles: 1, tables: 1, ..NOTHING }),
+        World::new("trimmed set", trimmed(), BOTH_KNOWN, Budget { switches: 2, pages: 2, ..NOTHING }),
+        World::new("end, set kept", kept(), BOTH_KNOWN, Budget { switches: 2, pages: 1, destroys: 1, ..NOTHING }),
+        World::new("end, set exact", exact(), TOGETHER, Budget { switches: 2, idles: 2, destroys: 1, ..NOTHING }),
+        World::new("end, counted", counted(), TOGETHER, Budget { switches: 2, idles: 2, destroys: 1, ..NOTHING }),
+        World::new(
             "isolation",
             isolated(UserFlush::Invpcid),
             TOGETHER,
             Budget { switches: 1, pages: 1, wholes: 1, ..NOTHING },
         ),
-        World::of(
+        World::new(
             "isolation, deferred",
             isolated(UserFlush::DeferredCr3),
             BOTH_KNOWN,
             Budget { switches: 2, pages: 1, ..NOTHING },
         ),
-        World::of("a CPU leaves", kept(), TOGETHER, Budget { switches: 1, pages: 2, absences: 1, ..NOTHING }),
-        World::of("a CPU comes back", kept(), TOGETHER, Budget { switches: 1, pages: 1, absences: 2, ..NOTHING }),
-        World::of("two senders", kept(), ALL_TOGETHER, Budget { wholes: 2, ..NOTHING }).with_three_cpus(),
-        World::of("a ring", kept(), TOGETHER, Budget { issues: 2, ..NOTHING }).with_a_ring(),
-        World::of("a ring, flush", kept(), TOGETHER, Budget { issues: 2, pages: 1, ..NOTHING })
+        World::new("a CPU leaves", kept(), TOGETHER, Budget { switches: 1, pages: 2, absences: 1, ..NOTHING }),
+        World::new("a CPU comes back", kept(), TOGETHER, Budget { switches: 1, pages: 1, absences: 2, ..NOTHING }),
+        World::new("two senders", kept(), ALL_TOGETHER, Budget { wholes: 2, ..NOTHING }).with_three_cpus(),
+        World::new("a ring", kept(), TOGETHER, Budget { issues: 2, ..NOTHING }).with_a_ring(),
+        World::new("a ring, flush", kept(), TOGETHER, Budget { issues: 2, pages: 1, ..NOTHING })
             .with_a_ring()
             .revoked_by_one(),
-        World::of("a ring that is full", kept(), TOGETHER, Budget { issues: 3, ..NOTHING })
+        World::new("a ring that is full", kept(), TOGETHER, Budget { issues: 3, ..NOTHING })
             .with_a_ring()
             .revoked_by_one(),
-        World::of("a batch", kept(), TOGETHER, Budget { names: 2, drains: 1, ..NOTHING }),
-        World::of("a batch, joined", exact(), BOTH_KNOWN, Budget { names: 1, switches: 2, drains: 1, ..NOTHING }),
-        World::of("a batch, two spaces", kept(), BOTH_KNOWN, Budget { names: 2, switches: 1, drains: 1, ..NOTHING })
+        World::new("a batch", kept(), TOGETHER, Budget { names: 2, drains: 1, ..NOTHING }),
+        World::new("a batch, joined", exact(), BOTH_KNOWN, Budget { names: 1, switches: 2, drains: 1, ..NOTHING }),
+        World::new("a batch, two spaces", kept(), BOTH_KNOWN, Budget { names: 2, switches: 1, drains: 1, ..NOTHING })
             .flushing_both()
             .revoked_by_one(),
     ]
@@ -169,28 +169,33 @@ pub fn small() -> Vec<World> {
 #[must_use]
 pub fn large() -> Vec<World> {
     vec![
-        World::of("two slots, more", kept(), BOTH_KNOWN, Budget { switches: 2, idles: 1, pages: 2, ..NOTHING })
+        World::new("two ASIDs, more", kept(), BOTH_KNOWN, Budget { switches: 2, idles: 1, pages: 2, ..NOTHING })
             .flushing_both(),
-        World::of("one slot, more", one_slot(), BOTH_KNOWN, Budget { switches: 3, pages: 2, ..NOTHING })
+        World::new("one ASID, more", one_asid(), BOTH_KNOWN, Budget { switches: 3, pages: 2, ..NOTHING })
             .flushing_both(),
-        World::of(
+        World::new(
             "lazy, more",
             kept(),
             TOGETHER,
             Budget { switches: 1, idles: 1, pages: 1, wholes: 1, tables: 1, ..NOTHING },
         ),
-        World::of("three generations", kept(), TOGETHER, Budget { switches: 1, idles: 1, pages: 3, ..NOTHING }),
-        World::of("a CPU comes back, more", kept(), TOGETHER, Budget { switches: 2, pages: 2, absences: 2, ..NOTHING }),
-        World::of("end, more", exact(), TOGETHER, Budget { switches: 2, idles: 2, pages: 1, destroys: 2, ..NOTHING }),
-        World::of(
+        World::new("three generations", kept(), TOGETHER, Budget { switches: 1, idles: 1, pages: 3, ..NOTHING }),
+        World::new(
+            "a CPU comes back, more",
+            kept(),
+            TOGETHER,
+            Budget { switches: 2, pages: 2, absences: 2, ..NOTHING },
+        ),
+        World::new("end, more", exact(), TOGETHER, Budget { switches: 2, idles: 2, pages: 1, destroys: 2, ..NOTHING }),
+        World::new(
             "end, counted, more",
             counted(),
             TOGETHER,
             Budget { switches: 2, idles: 2, pages: 1, destroys: 2, ..NOTHING },
         ),
-        World::of("one sender, two switch", kept(), ONE_APART, Budget { switches: 2, pages: 1, ..NOTHING })
+        World::new("one sender, two switch", kept(), ONE_APART, Budget { switches: 2, pages: 1, ..NOTHING })
             .with_three_cpus(),
-        World::of("switch, two senders", kept(), ONE_APART, Budget { switches: 1, pages: 2, ..NOTHING })
+        World::new("switch, two senders", kept(), ONE_APART, Budget { switches: 1, pages: 2, ..NOTHING })
             .with_three_cpus(),
     ]
 }

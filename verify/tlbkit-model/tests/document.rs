@@ -54,8 +54,8 @@ fn every_function_that_the_table_names_exists() {
 #[test]
 fn every_step_stands_in_the_table() {
     let document = read("docs/model.md");
-    let told: BTreeSet<String> = rows(&document).into_iter().flat_map(|row| row.0).map(str::to_owned).collect();
-    assert_eq!(told, steps(&read("verify/tlbkit-model/src/step.rs")));
+    let listed: BTreeSet<String> = rows(&document).into_iter().flat_map(|row| row.0).map(str::to_owned).collect();
+    assert_eq!(listed, steps(&read("verify/tlbkit-model/src/step.rs")));
 }
 
 #[test]

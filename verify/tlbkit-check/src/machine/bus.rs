@@ -1,4 +1,4 @@
-//! The page tables' door to memory: every store and exchange is a point, and goes through the store buffer.
+//! The page tables' interface to memory: every store and exchange is a point, and goes through the store buffer.
 
 use std::cell::RefCell;
 
@@ -7,8 +7,8 @@ use tlbkit_pmap::{Frame, Memory as PhysicalMemory, Purpose};
 
 use super::Machine;
 use super::buffer::Place;
-use super::door;
 use super::memory::{self, Use};
+use super::observer;
 use super::world::World;
 
 /// Memory as the CPU that executes sees it.
@@ -19,13 +19,13 @@ pub(crate) struct Bus<'m> {
 
 impl Bus<'_> {
     fn point() {
-        door::with_world(|world| world.point());
+        observer::with_world(|world| world.point());
     }
 
-    fn note(&self, name: &'static str, at: PhysAddr, value: u64) {
+    fn log_write(&self, how: &'static str, at: PhysAddr, value: u64) {
         let mut machine = self.machine.borrow_mut();
-        let (step, cpu) = (machine.step, machine.current);
-        machine.log.table_write(step, cpu, name, at.0, value);
+        let cpu = machine.current;
+        machine.log(cpu, || format!("{how} table word {:#x} := {value:#x}", at.0));
     }
 }
 
@@ -43,13 +43,13 @@ impl PhysicalMemory for Bus<'_> {
 
     fn store(&self, at: PhysAddr, value: u64) {
         Self::point();
-        self.note("store", at, value);
+        self.log_write("store", at, value);
         self.machine.borrow_mut().store_later(Place::Physical(at.0), value);
     }
 
     fn swap(&self, at: PhysAddr, value: u64) -> u64 {
         Self::point();
-        self.note("xchg", at, value);
+        self.log_write("xchg", at, value);
         self.machine.borrow_mut().exchange_physical(at.0, value)
     }
 
@@ -64,7 +64,7 @@ impl PhysicalMemory for Bus<'_> {
             return Err(found);
         }
         drop(machine);
-        self.note("cmpxchg", at, new);
+        self.log_write("cmpxchg", at, new);
         Ok(self.machine.borrow_mut().exchange_physical(at.0, new))
     }
 
@@ -81,9 +81,9 @@ impl PhysicalMemory for Bus<'_> {
     fn free(&self, frame: Frame) {
         let mut machine = self.machine.borrow_mut();
         machine.memory.free(frame.at.0, frame.shift);
-        let (step, cpu) = (machine.step, machine.current);
-        machine.log.freed(step, cpu, frame.at.0);
-        machine.inspect_everybody();
+        let cpu = machine.current;
+        machine.log(cpu, || format!("frees frame {:#x}", frame.at.0 >> 12));
+        machine.report_reach();
     }
 
     fn is_low(&self) -> bool {

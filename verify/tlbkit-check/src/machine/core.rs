@@ -44,7 +44,7 @@ pub(crate) struct Core {
     /// The top-level table in CR3, with its epoch when it was loaded.
     pub(crate) root: FrameName,
     /// The PCID in CR3.
-    pub(crate) tag: Pcid,
+    pub(crate) pcid: Pcid,
     pub(crate) buffer: Buffer,
     /// Senders whose interrupts have not been taken, a bit each.
     pub(crate) interrupts: u64,
@@ -72,7 +72,7 @@ impl Core {
         Self {
             tlb: Tlb::default(),
             root,
-            tag: Pcid(0),
+            pcid: Pcid(0),
             buffer: Buffer::default(),
             interrupts: 0,
             irqs: Irqs::On,

@@ -1,55 +1,37 @@
 //! Instructions that change what a CPU may have cached: their scope, and when they fault.
 
-use std::fmt;
-
 use tlbkit::{Cr3, Invpcid, Pcid, Stride, VirtAddr};
 use tlbkit_arch::scope::{Broadcast, Globals, Paths};
 use tlbkit_arch::{CurrentTag, Instruction, is_canonical};
 
 use super::Machine;
 use super::errata::Erratum;
-
-/// A fault of the kernel's own making.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Exception {
-    /// General protection, #GP, with the rule that was broken.
-    Protection(&'static str),
-    /// Invalid opcode, #UD.
-    Opcode(&'static str),
-}
-
-impl fmt::Display for Exception {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Protection(rule) => write!(f, "#GP: {rule}"),
-            Self::Opcode(rule) => write!(f, "#UD: {rule}"),
-        }
-    }
-}
+use super::observation::{Exception, Observation};
 
 impl Machine {
     /// MOV to CR3.
     pub(crate) fn write_cr3(&mut self, cpu: usize, cr3: Cr3) -> Result<(), Exception> {
         let honours_keep = self.features.pcid || self.errata.has(Erratum::KeepsWithoutPcid);
         if cr3.keeps() && !honours_keep {
-            return Err(Exception::Protection("bit 63 of CR3 while CR4.PCIDE is clear (C-32)"));
+            return Err(Exception("#GP: bit 63 of CR3 while CR4.PCIDE is clear (C-32)"));
         }
         self.drain();
         let root = self.memory.name(cr3.root().0);
         let current = self.current_tag(cpu);
         let core = &mut self.cpus[cpu];
         core.root = root;
-        core.tag = current.after(cr3).pcid();
+        core.pcid = current.after(cr3).pcid();
         let is_kept_by_mistake = cr3.keeps() && !self.features.pcid;
         if !is_kept_by_mistake {
             core.tlb.remove(&Instruction::WriteCr3(cr3).invalidates(current));
         }
         self.walk(cpu);
+        self.report(&Observation::RootLoaded { cpu });
         Ok(())
     }
 
     fn current_tag(&self, cpu: usize) -> CurrentTag {
-        if self.features.pcid { CurrentTag::Loaded(self.cpus[cpu].tag) } else { CurrentTag::Off }
+        if self.features.pcid { CurrentTag::Loaded(self.cpus[cpu].pcid) } else { CurrentTag::Off }
     }
 
     /// Removes what `instruction` invalidates, and fetches again what may be fetched.
@@ -76,18 +58,18 @@ impl Machine {
     /// INVPCID.
     pub(crate) fn invpcid(&mut self, cpu: usize, what: Invpcid) -> Result<(), Exception> {
         if !self.features.invpcid {
-            return Err(Exception::Opcode("INVPCID on a CPU without it (C-31)"));
+            return Err(Exception("#UD: INVPCID on a CPU without it (C-31)"));
         }
         if let Invpcid::Address(pcid, _) | Invpcid::Single(pcid) = what
             && pcid.0 != 0
             && !self.features.pcid
         {
-            return Err(Exception::Protection("INVPCID of a PCID while CR4.PCIDE is clear (C-31)"));
+            return Err(Exception("#GP: INVPCID of a PCID while CR4.PCIDE is clear (C-31)"));
         }
         if let Invpcid::Address(_, va) = what
             && !is_canonical(va)
         {
-            return Err(Exception::Protection("INVPCID of an address that is not canonical (C-31)"));
+            return Err(Exception("#GP: INVPCID of an address that is not canonical (C-31)"));
         }
         self.drain();
         let executed = match what {
@@ -106,15 +88,15 @@ impl Machine {
         self.invalidate(cpu, Instruction::TogglePge);
     }
 
-    /// CR4.PCIDE, on every CPU at once as a kernel does at boot: setting it needs a CR3 without a tag, clearing it
+    /// CR4.PCIDE, on every CPU at once as a kernel does at boot: setting it needs a CR3 without a PCID, clearing it
     /// drops everything.
     pub(crate) fn set_pcide(&mut self, cpu: usize, features: tlbkit::Features) -> Result<(), Exception> {
-        if features.pcid && self.cpus[cpu].tag != Pcid(0) {
-            return Err(Exception::Protection("CR4.PCIDE set while CR3 has a PCID (C-33)"));
+        if features.pcid && self.cpus[cpu].pcid != Pcid(0) {
+            return Err(Exception("#GP: CR4.PCIDE set while CR3 has a PCID (C-33)"));
         }
         if self.features.pcid && !features.pcid {
             self.invalidate(cpu, Instruction::ClearPcide);
-            self.cpus[cpu].tag = Pcid(0);
+            self.cpus[cpu].pcid = Pcid(0);
         }
         self.features = features;
         self.walk(cpu);

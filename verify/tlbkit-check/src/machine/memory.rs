@@ -1,6 +1,6 @@
 //! Physical memory: frames with references, page tables as words, and a new epoch for a frame each time it is freed.
 //!
-//! Whoever remembers a frame remembers its epoch too. If the epochs differ, what is remembered was freed meanwhile,
+//! A name of a frame has the frame's epoch. If the epochs differ, what is remembered was freed meanwhile,
 //! even if the frame has been given out again.
 
 use tlbkit::PhysAddr;

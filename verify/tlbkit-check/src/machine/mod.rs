@@ -10,22 +10,24 @@
 //! | `buffer`, `store`, `touch` | TSO, and what programs read and write |
 //! | `action`, `steps` | what can happen next |
 //! | `state` | a digest of all of it |
+//! | `observation` | what is reported to the monitor |
 //! | `operation`, `ops` | which call of the kernel changes the tables, and what its return promises |
 //! | `values` | what each page must hold |
-//! | `fiber`, `world`, `door` | the protocol's own code, run in direct style, stopped at each shared access |
+//! | `fiber`, `world`, `observer` | the protocol's own code, run in direct style, stopped at each shared access |
 //! | `words` | the words that CPUs share, by address |
-//! | `port`, `bus` | the protocol's door to a CPU and the page tables' to memory |
+//! | `port`, `bus` | the protocol's interface to a CPU and the page tables' to memory |
 
 pub(crate) mod action;
 pub(crate) mod buffer;
 pub(crate) mod bus;
 pub(crate) mod core;
-pub(crate) mod door;
 pub(crate) mod errata;
 pub(crate) mod fiber;
 pub(crate) mod instructions;
 pub(crate) mod issued;
 pub(crate) mod memory;
+pub(crate) mod observation;
+pub(crate) mod observer;
 pub(crate) mod operation;
 pub(crate) mod ops;
 pub(crate) mod port;
@@ -39,20 +41,27 @@ pub(crate) mod walk;
 pub(crate) mod words;
 pub(crate) mod world;
 
-use crate::finding::{Finding, Oracle};
+use crate::finding::Finding;
 use crate::schedule::Chooser;
-use crate::timeline::{Log, Names};
+use crate::timeline::{LineKind, Log};
 use action::Action;
 use core::Core;
 use errata::Errata;
 use memory::{FrameName, Memory};
+use observation::Observation;
 use operation::Operation;
 use tlbkit::{Features, Isolation, Late};
 use tlbkit_arch::Rights;
 use values::Values;
 use words::Words;
 
-/// CPUs, memory, and who decides what happens next.
+/// Looks for what must never be. The machine knows nothing else of it.
+pub(crate) trait Monitor {
+    /// What is wrong with `what`, which happens on `machine` now.
+    fn observe(&self, machine: &Machine, what: &Observation<'_>) -> Option<Finding>;
+}
+
+/// CPUs, memory, and the chooser that decides what happens next.
 pub(crate) struct Machine {
     pub(crate) memory: Memory,
     pub(crate) cpus: Vec<Core>,
@@ -66,7 +75,6 @@ pub(crate) struct Machine {
     pub(crate) errata: Errata,
     pub(crate) late: Late,
     pub(crate) patience_turns: u32,
-    only: Option<Oracle>,
     /// Whether each space has a table for user mode beside the kernel's.
     pub(crate) isolation: Isolation,
     /// The CPU that executes.
@@ -84,12 +92,11 @@ pub(crate) struct Machine {
     interrupts_sent: u64,
     /// Set while steps are scheduled: not while the machine is set up.
     pub(crate) is_live: bool,
+    monitor: Box<dyn Monitor>,
     pub(crate) finding: Option<Finding>,
     pub(crate) log: Log,
     /// What was chosen wherever there was a choice.
     pub(crate) choices: Vec<u8>,
-    /// What the shared words are called, for the log.
-    pub(crate) names: Names,
     /// Shared words, numbered for digests.
     pub(crate) words: Words,
     /// Scratch of the walker and of the scheduler.
@@ -116,10 +123,8 @@ pub struct MachineConfig {
     pub errata: Errata,
     /// What a kernel does about CPUs that do not answer in time.
     pub late: Late,
-    /// Rounds of waiting after which it looks who is late.
+    /// Rounds of waiting after which it looks which CPU is late.
     pub patience_turns: u32,
-    /// The one property that is looked at, besides those that end a run by themselves; all if none.
-    pub only: Option<Oracle>,
     /// Steps after which a run is taken for one that never ends.
     pub step_limit: u64,
 }
@@ -127,13 +132,19 @@ pub struct MachineConfig {
 impl Default for MachineConfig {
     fn default() -> Self {
         let features = Features { pcid: true, invpcid: true };
-        let (errata, late, only) = (Errata::NONE, Late::Wait, None);
-        Self { cpus: 4, features, errata, late, patience_turns: 3, only, step_limit: 1_000_000 }
+        let (errata, late) = (Errata::NONE, Late::Wait);
+        Self { cpus: 4, features, errata, late, patience_turns: 3, step_limit: 1_000_000 }
     }
 }
 
 impl Machine {
-    pub(crate) fn new(config: &MachineConfig, isolation: Isolation, chooser: Box<dyn Chooser>, log: Log) -> Self {
+    pub(crate) fn new(
+        config: &MachineConfig,
+        isolation: Isolation,
+        monitor: Box<dyn Monitor>,
+        chooser: Box<dyn Chooser>,
+        log: Log,
+    ) -> Self {
         let nothing = FrameName { at: 0, epoch: 0 };
         Self {
             memory: Memory::new(),
@@ -146,7 +157,6 @@ impl Machine {
             errata: config.errata,
             late: config.late,
             patience_turns: config.patience_turns,
-            only: config.only,
             isolation,
             current: 0,
             granted: None,
@@ -157,29 +167,25 @@ impl Machine {
             idle_rounds: 0,
             interrupts_sent: 0,
             is_live: false,
+            monitor,
             finding: None,
             log,
             choices: Vec::new(),
-            names: Vec::new(),
             words: Words::default(),
             reached: Vec::new(),
             actions: Vec::new(),
         }
     }
 
-    /// Keeps the first finding.
-    pub(crate) fn report(&mut self, finding: impl Into<Option<Finding>>) {
-        let is_asked_for = |found: &Finding| found.oracle.ends_a_run() || self.only.is_none_or(|o| o == found.oracle);
+    /// Reports `what` to the monitor, unless it has found something already: its first finding ends the run.
+    pub(crate) fn report(&mut self, what: &Observation<'_>) {
         if self.finding.is_none() {
-            self.finding = finding.into().filter(is_asked_for);
+            self.finding = self.monitor.observe(self, what);
         }
     }
 
-    /// In the log the words of `object` are called `name`.
-    pub(crate) fn name_words<T>(&mut self, object: &T, name: &str) {
-        if self.log.is_kept() {
-            let start = std::ptr::from_ref(object).addr();
-            self.names.push((start..start + size_of::<T>(), name.to_owned()));
-        }
+    /// A line of the log: something that `cpu` does in this step.
+    pub(crate) fn log(&mut self, cpu: usize, text: impl FnOnce() -> String) {
+        self.log.add(self.step, cpu, LineKind::Step, text);
     }
 }

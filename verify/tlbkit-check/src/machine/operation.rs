@@ -20,17 +20,6 @@ pub(crate) struct Operation {
     pub(crate) promise: Range<u64>,
     /// When its last flush began and ended.
     pub(crate) flush: (Option<u64>, Option<u64>),
-    /// Frames of which it has taken dirty entries out.
-    pub(crate) taken: Vec<DirtyFrame>,
-}
-
-/// A frame that a dirty entry has mapped.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct DirtyFrame {
-    /// Its first base frame.
-    pub(crate) first: FrameName,
-    /// Its size.
-    pub(crate) bytes: u64,
 }
 
 impl Operation {
@@ -44,7 +33,7 @@ impl Operation {
         root: Option<FrameName>,
         promise: Range<u64>,
     ) -> Self {
-        Self { name, cpu, began, ended: None, root, promise, flush: (None, None), taken: Vec::new() }
+        Self { name, cpu, began, ended: None, root, promise, flush: (None, None) }
     }
 
     /// True if its return promises that `entry` is gone.

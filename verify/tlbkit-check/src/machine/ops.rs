@@ -1,4 +1,4 @@
-//! Operations of the kernel: who changes the page tables, and what the return of a call promises.
+//! Operations of the kernel: which call changes the page tables, and what the return of a call promises.
 //!
 //! The promise is the contract of the page tables, stated apart from how the protocol keeps it: when a call that
 //! revokes returns, no CPU can use what it revoked, nor what others had revoked in its range before it began.
@@ -6,7 +6,9 @@
 use std::ops::Range;
 
 use super::Machine;
+use super::observation::Observation;
 use super::operation::Operation;
+use crate::timeline::LineKind;
 
 impl Machine {
     /// Begins an operation on the CPU that executes.
@@ -16,7 +18,7 @@ impl Machine {
         self.cpus[cpu].op = self.ops.len() as u32;
         let root = root.map(|at| self.memory.name(at));
         self.ops.push(Operation::new(name, cpu, began, root, promise));
-        self.log.op(self.step, cpu, name);
+        self.log.add(self.step, cpu, LineKind::Begin, || name.to_owned());
     }
 
     /// The running operation turns out to promise that nothing older is left of `promise`.
@@ -42,8 +44,8 @@ impl Machine {
                 entry.life.promised_by = Some(id);
             }
         }
-        self.log.op_end(step, self.current, op.name);
-        self.inspect_everybody();
+        self.log.add(step, self.current, LineKind::End, || op.name.to_owned());
+        self.report_reach();
         self.cpus[self.current].op = 0;
     }
 
@@ -60,7 +62,7 @@ impl Machine {
     pub(crate) fn resume(&mut self, id: u32) {
         self.abandon(id);
         self.cpus[self.current].op = id;
-        self.log.op(self.step, self.current, "wait");
+        self.log.add(self.step, self.current, LineKind::Begin, || "wait".to_owned());
     }
 
     /// Nobody goes on with an operation that was suspended, or the CPU that executes does at once.
@@ -69,8 +71,8 @@ impl Machine {
         self.cpus.iter_mut().for_each(|core| core.suspended.retain(|&suspended| suspended != id));
     }
 
-    /// Looks at every CPU for what it must not be able to reach.
-    pub(crate) fn inspect_everybody(&mut self) {
-        (0..self.cpus.len()).for_each(|cpu| self.report(crate::oracle::inspect(self, cpu)));
+    /// What each CPU may be able to reach has changed.
+    pub(crate) fn report_reach(&mut self) {
+        (0..self.cpus.len()).for_each(|cpu| self.report(&Observation::ReachChanged { cpu }));
     }
 }

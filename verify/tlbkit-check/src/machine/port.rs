@@ -1,5 +1,5 @@
-//! The protocol's door to one CPU: it stops before each shared access and each instruction, for the scheduler to decide
-//! who goes on.
+//! The protocol's hardware interface to one CPU: it stops before each shared access and each instruction, for the
+//! scheduler to decide which CPU goes on.
 
 use tlbkit::sync::{Access, AtomicU64, Word};
 use tlbkit::{AddressSpace, Cpu, CpuId, Cr3, Event, Features, Hardware, Invpcid, IrqsOff, Late, SpaceToken, VirtAddr};
@@ -10,10 +10,9 @@ use super::buffer::Place;
 use super::core::{Irqs, Mode};
 use super::errata::Erratum;
 use super::fiber;
-use super::instructions::Exception;
+use super::observation::{Exception, Observation};
 use super::words::read_word;
 use super::world::World;
-use crate::oracle;
 use crate::program::kernel::End;
 
 /// One CPU as the protocol sees it.
@@ -28,14 +27,12 @@ pub(crate) type Protocol<'t, 'k, 'w> = Cpu<'t, 'k, Port<'w, 'k>>;
 
 impl Port<'_, '_> {
     /// One instruction, with a point before it.
-    fn execute(&self, name: &'static str, detail: u64, run: impl FnOnce(&mut Machine) -> Result<(), Exception>) {
+    fn execute(&self, name: &'static str, operand: u64, run: impl FnOnce(&mut Machine) -> Result<(), Exception>) {
         self.world.point();
         let mut machine = self.world.machine.borrow_mut();
-        let step = machine.step;
-        machine.log.instruction(step, self.cpu, name, detail);
+        machine.log(self.cpu, || format!("{name} {operand:#x}"));
         if let Err(exception) = run(&mut machine) {
-            let finding = oracle::exception(&machine, self.cpu, exception);
-            machine.report(finding);
+            machine.report(&Observation::InstructionFaulted { cpu: self.cpu, exception });
         }
     }
 
@@ -43,11 +40,10 @@ impl Port<'_, '_> {
         let mut machine = self.world.machine.borrow_mut();
         machine.interrupts_sent += 1;
         let is_lost = machine.errata.has(Erratum::InterruptLost) && machine.interrupts_sent.is_multiple_of(2);
-        let step = machine.step;
-        machine.log.sent(step, self.cpu, to);
+        machine.log(self.cpu, || format!("interrupts CPU {to}"));
         if !is_lost {
             machine.cpus[to].interrupts |= 1 << self.cpu;
-            machine.note_change();
+            machine.record_change();
         }
     }
 }
@@ -62,10 +58,7 @@ impl<'k> Hardware for Port<'_, 'k> {
 
     fn write_cr3(&self, cr3: Cr3) {
         self.execute(if cr3.keeps() { "CR3 (keep)" } else { "CR3" }, cr3.0 & !(1 << 63), |machine| {
-            machine.write_cr3(self.cpu, cr3)?;
-            let finding = oracle::inspect_load(machine, self.cpu);
-            machine.report(finding);
-            Ok(())
+            machine.write_cr3(self.cpu, cr3)
         });
     }
 
@@ -77,14 +70,14 @@ impl<'k> Hardware for Port<'_, 'k> {
     }
 
     fn invpcid(&self, what: Invpcid) {
-        let detail = if let Invpcid::Address(_, va) = what { va.0 } else { 0 };
-        self.execute("INVPCID", detail, |machine| machine.invpcid(self.cpu, what));
+        let operand = if let Invpcid::Address(_, va) = what { va.0 } else { 0 };
+        self.execute("INVPCID", operand, |machine| machine.invpcid(self.cpu, what));
     }
 
     fn toggle_pge(&self) {
         self.execute("CR4.PGE", 0, |machine| {
             if machine.cpus[self.cpu].irqs == Irqs::On && machine.is_live {
-                return Err(Exception::Protection("CR4 changed with interrupts on (C-51)"));
+                return Err(Exception("#GP: CR4 changed with interrupts on (C-51)"));
             }
             machine.toggle_pge(self.cpu);
             Ok(())
@@ -151,7 +144,9 @@ impl<'k> Hardware for Port<'_, 'k> {
     fn event(&self, event: Event) {
         let mut machine = self.world.machine.borrow_mut();
         let (step, id) = (machine.step, machine.cpus[self.cpu].op as usize);
-        machine.log.event(step, self.cpu, event);
+        if !matches!(event, Event::Waiting(_)) {
+            machine.log(self.cpu, || format!("({event:?})"));
+        }
         match event {
             Event::FlushBegin(_) => machine.ops[id].flush = (Some(step), None),
             Event::FlushEnd => {
@@ -161,8 +156,8 @@ impl<'k> Hardware for Port<'_, 'k> {
             Event::Waiting(late) => machine.cpus[self.cpu].waits_for = Some(late.0),
             Event::LastLazyReference(token) => {
                 drop(machine);
-                self.world.kernel.set_end(token.0 as usize, End::Told);
-                self.world.kernel.owe_reclaim(self.cpu, token.0 as usize);
+                self.world.kernel.set_end(token.0 as usize, End::Notified);
+                self.world.kernel.add_to_reclaim(self.cpu, token.0 as usize);
             }
             _ => {}
         }
@@ -244,18 +239,16 @@ impl<'k> World<'k> {
             return;
         }
         if let Some(space) = self.dead_space_at(address) {
-            let finding = oracle::space::touched(&machine, space);
-            machine.report(finding);
+            machine.report(&Observation::FreedSpaceAccessed { space });
         }
         let (step, cpu) = (machine.step, machine.current);
-        let machine = &mut *machine;
-        machine.log.access(step, cpu, &machine.names, access, address);
+        machine.log.add_access(step, cpu, access, address);
         match access {
             Access::Load | Access::Store => {}
             Access::Rmw => {
                 machine.drain();
                 machine.learn_locked(address);
-                machine.note_change();
+                machine.record_change();
             }
             Access::Fence => machine.drain(),
         }
@@ -263,7 +256,7 @@ impl<'k> World<'k> {
 
     /// The space that was said to be free, and has a word at `address`.
     fn dead_space_at(&self, address: usize) -> Option<usize> {
-        self.kernel.ended(End::Told).find(|&space| {
+        self.kernel.ended(End::Notified).find(|&space| {
             let space = self.spaces[space].get().expect("a space that has ended").space();
             let (start, words) = (std::ptr::from_ref(space).addr(), space.cpus().words().as_ptr_range());
             (start..start + size_of_val(space)).contains(&address)
@@ -292,7 +285,7 @@ impl<'k> World<'k> {
         own
     }
 
-    /// Before the programs begin and after their end one CPU goes on: whoever it has interrupted answers at once.
+    /// Before the programs begin and after their end only one CPU executes: those that it interrupts answer at once.
     fn answer_all(&self) {
         let cpus = self.machine.borrow().cpus.len();
         for cpu in 0..cpus {
@@ -306,8 +299,7 @@ impl<'k> World<'k> {
     fn take_interrupts(&self, cpu: usize, action: Action) {
         let mode = {
             let mut machine = self.machine.borrow_mut();
-            let step = machine.step;
-            machine.log.interrupt(step, cpu);
+            machine.log(cpu, || "takes the interrupt".to_owned());
             let core = &mut machine.cpus[cpu];
             core.act();
             let first = core.interrupts & core.interrupts.wrapping_neg();
@@ -336,8 +328,7 @@ impl<'k> World<'k> {
     pub(crate) fn set_mode(&self, cpu: usize, mode: Mode) {
         let mut machine = self.machine.borrow_mut();
         machine.cpus[cpu].mode = mode;
-        let finding = oracle::inspect(&machine, cpu);
-        machine.report(finding);
+        machine.report(&Observation::ReachChanged { cpu });
     }
 
     /// A handler that nothing holds back, between any two steps, may touch user memory if the protocol says so (C-54).
@@ -351,9 +342,11 @@ impl<'k> World<'k> {
         let may_touch = self.with_cpu(cpu, |handle| handle.is_running(vm.space()));
         let mut machine = self.machine.borrow_mut();
         machine.cpus[cpu].in_nmi = false;
-        let Some(finding) = may_touch.then(|| oracle::inspect_from_nmi(&machine, cpu)).flatten() else { return };
-        let step = machine.step;
-        machine.log.nmi(step, cpu);
-        machine.report(finding);
+        if may_touch {
+            machine.report(&Observation::UserMemoryAllowed { cpu });
+        }
+        if machine.finding.is_some() {
+            machine.log(cpu, || "takes a non-maskable interrupt".to_owned());
+        }
     }
 }

@@ -32,7 +32,8 @@ impl Machine {
             Some(since) => 1 + u64::from(since == self.changes),
         };
         let flags = core.mode as u64 | (core.irqs as u64) << 4 | (core.progress as u64) << 8 | spins << 12;
-        for value in [core.history, flags, core.interrupts, core.root.at | u64::from(core.tag.0), self.digest_tlb(core)]
+        for value in
+            [core.history, flags, core.interrupts, core.root.at | u64::from(core.pcid.0), self.digest_tlb(core)]
         {
             digest = mix(digest, value);
         }
@@ -77,9 +78,9 @@ impl Machine {
     }
 
     /// The CPU that executes is about to change the word at `address` by a locked operation, and learns what it holds:
-    /// its low half, which is all of it unless a plain access has told otherwise.
+    /// its low half, which is all of it unless a plain access has shown otherwise.
     pub(crate) fn learn_locked(&mut self, address: usize) {
-        if self.chooser.tells_states() {
+        if self.chooser.records_states() {
             let number = self.words.number(Word { address, bytes: 4 });
             self.learn(read_word(self.words.get(number)));
         }
@@ -87,7 +88,7 @@ impl Machine {
 
     /// The CPU that executes reads or writes `word`.
     pub(crate) fn learn_word(&mut self, word: Word) {
-        if self.chooser.tells_states() {
+        if self.chooser.records_states() {
             self.words.number(word);
         }
     }

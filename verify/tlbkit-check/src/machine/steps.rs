@@ -2,10 +2,11 @@
 
 use super::Machine;
 use super::action::{Action, Turn};
+use super::buffer::Place;
 use super::core::{Irqs, Mode, Progress};
-use crate::oracle::progress;
+use super::observation::Observation;
 
-/// Rounds of looking again in vain after which nobody will ever move.
+/// Rounds of looking again that found no change, after which no CPU will ever move.
 const IDLE_ROUNDS: u32 = 40;
 
 impl Machine {
@@ -25,8 +26,13 @@ impl Machine {
             let index = self.choose(&actions, turn);
             match actions[index] {
                 Action::Drain(cpu) => {
-                    self.log.drained(self.step, cpu, self.cpus[cpu].buffer.iter().next());
-                    self.drain_one(cpu);
+                    let Some(store) = self.drain_one(cpu) else { continue };
+                    self.log(cpu, || match store.to {
+                        Place::Physical(at) => {
+                            format!("its store of {:#x} to table word {at:#x} reaches memory", store.value)
+                        }
+                        Place::Shared(_) => format!("its store of {:#x} reaches memory", store.value),
+                    });
                 }
                 Action::Accessed(index) => self.set_accessed(index),
                 action => break Some(action),
@@ -40,7 +46,7 @@ impl Machine {
     fn choose(&mut self, actions: &[Action], turn: Turn) -> usize {
         self.step += 1;
         if self.step >= self.step_limit {
-            self.report(progress::livelock(self));
+            self.report(&Observation::Stuck("the run does not end"));
         }
         if actions.len() == 1 {
             return 0;
@@ -90,7 +96,7 @@ impl Machine {
     fn let_time_pass(&mut self) {
         self.idle_rounds += 1;
         if self.idle_rounds > IDLE_ROUNDS {
-            self.report(progress::deadlock(self));
+            self.report(&Observation::Stuck("nobody moves any more"));
         }
         for core in &mut self.cpus {
             core.spins_since = core.spins_since.map(|_| u64::MAX);

@@ -6,6 +6,7 @@ use tlbkit_arch::Pte;
 use super::Machine;
 use super::buffer::{Place, Store};
 use super::memory::Use;
+use super::observation::Observation;
 use super::words::write_word;
 
 impl Machine {
@@ -19,32 +20,30 @@ impl Machine {
         }
     }
 
-    /// Writes the oldest store of `cpu` to memory.
-    pub(crate) fn drain_one(&mut self, cpu: usize) {
-        if let Some(store) = self.cpus[cpu].buffer.pop() {
-            self.arrive(&store);
-        }
+    /// Writes the oldest store of `cpu`, if there is one, to memory.
+    pub(crate) fn drain_one(&mut self, cpu: usize) -> Option<Store> {
+        let store = self.cpus[cpu].buffer.pop()?;
+        self.arrive(&store);
+        Some(store)
     }
 
     /// A locked operation, a fence or a serialising instruction of the CPU that executes.
     pub(crate) fn drain(&mut self) {
-        self.drain_of(self.current);
+        self.drain_cpu(self.current);
     }
 
     /// What `cpu` has stored so far arrives.
-    pub(crate) fn drain_of(&mut self, cpu: usize) {
-        while !self.cpus[cpu].buffer.is_empty() {
-            self.drain_one(cpu);
-        }
+    pub(crate) fn drain_cpu(&mut self, cpu: usize) {
+        while self.drain_one(cpu).is_some() {}
     }
 
     /// What each CPU has stored so far arrives: a count that they have all lowered by locked operations is zero.
     pub(crate) fn drain_all(&mut self) {
-        (0..self.cpus.len()).for_each(|cpu| self.drain_of(cpu));
+        (0..self.cpus.len()).for_each(|cpu| self.drain_cpu(cpu));
     }
 
-    /// A frame, if one is left. What was stored to it before it was given back has arrived: whoever takes a frame out
-    /// of an allocator sees what was done by whoever put it there.
+    /// A frame, if one is left. What was stored to it before it was given back has arrived: a CPU that takes a frame
+    /// out of an allocator sees what was done by the CPU that put it there.
     pub(crate) fn alloc(&mut self, shift: u8, is: Use) -> Option<u64> {
         let first = self.memory.next_free(shift)?;
         let frame = first..first + (1 << shift);
@@ -61,16 +60,13 @@ impl Machine {
         match store.to {
             Place::Shared(word) => {
                 write_word(word, store.value);
-                self.note_change();
+                self.record_change();
             }
             Place::Physical(at) => {
+                self.report(&Observation::StoreArrives { at, store });
                 if let Some(user) = store.user {
-                    let late = crate::oracle::frame::stored(self, &user);
-                    self.report(late);
                     self.values.stored(user.space, user.va, store.value);
                 }
-                let lost = crate::oracle::dirty::check(self, at, store.value);
-                self.report(lost);
                 self.write_physical(at, store.value, store.op);
             }
         }
@@ -80,14 +76,11 @@ impl Machine {
     pub(crate) fn write_physical(&mut self, at: u64, value: u64, op: u32) -> u64 {
         let before = self.memory.write(at, value);
         if self.memory.is_table(at) && before != value {
-            let cleaned = crate::oracle::dirty::cleaned(self, at, before, op);
-            self.report(cleaned);
-            let taken = crate::oracle::dirty::taken(self, before, value);
-            self.ops[op as usize].taken.extend(taken);
+            self.report(&Observation::EntryChanged { at, before, op });
             self.age_entries(at, op);
             self.walk_everywhere();
         }
-        self.note_change();
+        self.record_change();
         before
     }
 
@@ -122,8 +115,8 @@ impl Machine {
         }
     }
 
-    /// Shared memory has changed: who spins looks again.
-    pub(crate) fn note_change(&mut self) {
+    /// Shared memory has changed: a CPU that spins looks again.
+    pub(crate) fn record_change(&mut self) {
         self.changes += 1;
         self.idle_rounds = 0;
     }

@@ -92,9 +92,9 @@ impl Tlb {
         }
     }
 
-    /// What a CPU may use for `va` under `tag`.
-    pub(crate) fn usable(&self, tag: Pcid, va: VirtAddr) -> impl Iterator<Item = &TlbEntry> {
-        self.entries.iter().filter(move |entry| entry.page.serves(tag) && entry.page.covers(va))
+    /// What a CPU may use for `va` under `pcid`.
+    pub(crate) fn usable(&self, pcid: Pcid, va: VirtAddr) -> impl Iterator<Item = &TlbEntry> {
+        self.entries.iter().filter(move |entry| entry.page.serves(pcid) && entry.page.covers(va))
     }
 
     /// Removes what an instruction invalidates.

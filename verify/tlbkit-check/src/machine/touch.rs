@@ -5,8 +5,8 @@ use tlbkit_arch::{Instruction, Pte};
 
 use super::Machine;
 use super::buffer::{Place, Store, UserStore};
+use super::observation::Observation;
 use super::tlb::TlbEntry;
-use crate::oracle;
 use crate::program::Access;
 
 /// What came of an access.
@@ -23,7 +23,7 @@ impl Machine {
     pub(crate) fn touch(&mut self, space: usize, va: u64, access: Access) -> Touched {
         let cpu = self.current;
         let core = &self.cpus[cpu];
-        let usable: Vec<TlbEntry> = core.tlb.usable(core.tag, VirtAddr(va)).copied().collect();
+        let usable: Vec<TlbEntry> = core.tlb.usable(core.pcid, VirtAddr(va)).copied().collect();
         // Entries may be gone at any time: without a true one a fresh walk faults.
         let is_mapped = usable.iter().any(|entry| entry.life.revoked.is_none());
         let choice = self.outcome(usable.len() + usize::from(!is_mapped));
@@ -34,8 +34,8 @@ impl Machine {
         if touched == Touched::Faulted {
             self.invalidate(cpu, Instruction::PageFault(VirtAddr(va)));
         }
-        let (step, tag) = (self.step, self.cpus[cpu].tag.0);
-        self.log.touched(step, cpu, || format!("user {access:?} at {va:#x}, PCID {tag:#x}: {touched:?}"));
+        let pcid = self.cpus[cpu].pcid.0;
+        self.log(cpu, || format!("user {access:?} at {va:#x}, PCID {pcid:#x}: {touched:?}"));
         touched
     }
 
@@ -75,8 +75,7 @@ impl Machine {
         // What the CPU has not written yet is its own affair.
         if self.cpus[self.current].buffer.forward(place).is_none() {
             let value = self.memory.read(at);
-            let finding = oracle::value::check(self, space, va, value);
-            self.report(finding);
+            self.report(&Observation::UserLoad { space, va, value });
         }
         Touched::Done
     }

@@ -1,15 +1,15 @@
-//! A page holds what its owner wrote to it. Each store writes a number of its own, which names the space and the page;
-//! each load knows which number it must find, or at least whose.
+//! A page holds what its owner wrote to it. Each store writes a number that no other store writes, which names the
+//! space and the page; each load knows which number it must find, or at least whose.
 //!
 //! A frame that was given back holds none of them, and one that was given out again its new owner's: so a load through
-//! a stale entry tells itself, and so does a frame that two spaces believe their own.
+//! a stale entry shows itself, and so does a frame that two spaces believe their own.
 
 use std::ops::Range;
 
 use super::memory::is_file_value;
 use crate::digest::mix;
 
-/// What one page of one space must hold; nothing if it cannot be told.
+/// What one page of one space must hold; nothing if it cannot be known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Page {
     space: usize,
@@ -23,14 +23,14 @@ struct Page {
 struct Change {
     space: usize,
     range: Range<u64>,
-    /// Pages that were mapped when it began, as far as that can be told.
+    /// Pages that were mapped when it began, as far as that can be known.
     mapped: Vec<u64>,
     /// Whether the pages have been unmapped already: others were mapped in their place.
     has_unmapped: bool,
 }
 
 impl Change {
-    fn is_of(&self, space: usize, range: &Range<u64>) -> bool {
+    fn is_for(&self, space: usize, range: &Range<u64>) -> bool {
         self.space == space && self.range == *range
     }
 
@@ -97,7 +97,7 @@ impl Values {
         let mapped = self.pages.iter().filter(|page| is_in_range(page) && page.value.is_some());
         let mapped = mapped.map(|page| page.va).collect();
         self.pages.retain(|page| !is_in_range(page));
-        // Which of two calls unmaps a page cannot be told.
+        // Which of two calls unmaps a page cannot be known.
         let others = self.changes.iter_mut().filter(|change| change.space == space);
         others.for_each(|change| change.mapped.retain(|va| !range.contains(va)));
         self.changes.push(Change { space, range: range.clone(), mapped, has_unmapped: false });
@@ -105,7 +105,7 @@ impl Values {
 
     /// A call that changes what the pages in `range` hold has ended.
     pub(crate) fn end_change(&mut self, space: usize, range: &Range<u64>) {
-        if let Some(at) = self.changes.iter().position(|change| change.is_of(space, range)) {
+        if let Some(at) = self.changes.iter().position(|change| change.is_for(space, range)) {
             self.changes.swap_remove(at);
         }
     }
@@ -154,7 +154,7 @@ impl Values {
         })
     }
 
-    /// What the page must hold, if that can be told.
+    /// What the page must hold, if that can be known.
     pub(crate) fn expected(&self, space: usize, va: u64) -> Option<u64> {
         let page = self.pages.iter().find(|page| (page.space, page.va) == (space, va))?;
         page.value.filter(|_| !self.is_changing(space, va))
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_calls_and_of_one_that_found_no_page_nobody_can_tell_what_they_have_unmapped() {
+    fn what_two_calls_or_one_that_found_no_page_have_unmapped_cannot_be_known() {
         let (mut values, page, value) = stored();
         values.begin_change(0, &page);
         values.begin_change(0, &page);

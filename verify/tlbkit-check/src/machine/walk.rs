@@ -7,6 +7,7 @@
 
 use super::core::Mode;
 use super::memory::Use;
+use super::observation::Observation;
 use super::tlb::{Life, Path, Revocation, Tlb, TlbEntry};
 use super::{Machine, Reached};
 use tlbkit::{Pcid, PhysAddr, Stride, VirtAddr};
@@ -29,7 +30,7 @@ impl Machine {
         let root = self.memory.name(kernel_root);
         let core = &mut self.cpus[cpu];
         core.mode = Mode::Absent;
-        (core.root, core.tag, core.tlb) = (root, Pcid(0), Tlb::default());
+        (core.root, core.pcid, core.tlb) = (root, Pcid(0), Tlb::default());
         self.walk(cpu);
     }
 
@@ -50,7 +51,7 @@ impl Machine {
 
     fn walk_to(&mut self, cpu: usize, va: u64) {
         let root = self.cpus[cpu].root;
-        let tag = self.cpus[cpu].tag;
+        let pcid = self.cpus[cpu].pcid;
         let mut reached = std::mem::take(&mut self.reached);
         reached.clear();
         reached.push(Reached { table: root, rights: Rights::ALL, fetched: self.step });
@@ -58,7 +59,7 @@ impl Machine {
             if level < TOP_LEVEL {
                 reached.clear();
                 let paths = self.cpus[cpu].tlb.paths.iter().filter(|path| {
-                    path.reach.pcid == tag && path.reach.level == level && path.reach.leads_to(VirtAddr(va))
+                    path.reach.pcid == pcid && path.reach.level == level && path.reach.leads_to(VirtAddr(va))
                 });
                 reached.extend(paths.map(|path| Reached {
                     table: path.table,
@@ -76,8 +77,8 @@ impl Machine {
     /// Reads the entry of `va` in one table.
     fn read_level(&mut self, cpu: usize, va: u64, level: u32, from: Reached) {
         if self.memory.still(from.table) != Some(Use::Table) {
-            let finding = crate::oracle::table::walked(self, cpu, va, level, from.table, from.fetched);
-            return self.report(finding);
+            let Reached { table, fetched, .. } = from;
+            return self.report(&Observation::FreedTableWalked { cpu, va, level, table, fetched });
         }
         let va = VirtAddr(va);
         let pte_at = entry_at(PhysAddr(from.table.at), va, level).0;
@@ -85,7 +86,7 @@ impl Machine {
         if pte.has(Pte::PRESENT) && !pte.has(Pte::ACCESSED) && !self.unaccessed.contains(&pte_at) {
             self.unaccessed.push(pte_at);
         }
-        let (pcid, root) = (self.cpus[cpu].tag, self.cpus[cpu].root);
+        let (pcid, root) = (self.cpus[cpu].pcid, self.cpus[cpu].root);
         let (rights, start) = (from.rights.below(pte), span_start(va, level));
         match pte.step(level) {
             WalkStep::NotPresent => {}
@@ -127,7 +128,7 @@ impl Machine {
                     continue;
                 }
                 let revoked = *entry.life.revoked.get_or_insert(Revocation { op, step: self.step });
-                // Whoever maps another frame in its place promises that nobody uses the old one any more.
+                // A call that maps another frame in its place promises that no CPU uses the old one any more.
                 let is_replaced = revoked.op == op && now.has(Pte::PRESENT) && entry.frame != frame;
                 if entry.life.promised_by.is_none() && revoked.op == op && (is_over || is_replaced) {
                     entry.life.promised_by = Some(op);

@@ -11,7 +11,7 @@ use tlbkit::sync::Word;
 pub(crate) struct Words(Vec<Word>);
 
 impl Words {
-    /// The number of `word`, whose size counts: a locked access tells only its address.
+    /// The number of `word`, whose size counts: a locked access reports only its address.
     pub(crate) fn number(&mut self, word: Word) -> usize {
         let place = self.0.iter().position(|known| known.address == word.address).unwrap_or_else(|| {
             self.0.push(word);

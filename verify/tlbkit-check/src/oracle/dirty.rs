@@ -6,11 +6,45 @@ use tlbkit_arch::Pte;
 use super::story::finding;
 use crate::finding::{Finding, Oracle};
 use crate::machine::Machine;
-use crate::machine::memory::Use;
-use crate::machine::operation::DirtyFrame;
+use crate::machine::memory::{FrameName, Use};
+
+/// A frame of which an operation has taken a dirty entry out of the page tables.
+pub(super) struct TakenFrame {
+    op: u32,
+    /// Its first base frame.
+    first: FrameName,
+    bytes: u64,
+}
+
+/// The word at `at`, which held `before`, was changed by the operation `op`: it holds a clean entry of a frame that a
+/// dirty one mapped until this operation took that out. `taken` has the frames of those that were taken out so far.
+pub(super) fn changed(
+    machine: &Machine,
+    taken: &mut Vec<TakenFrame>,
+    at: u64,
+    before: u64,
+    op: u32,
+) -> Option<Finding> {
+    let (old, new) = (Pte(before), Pte(machine.memory.read(at)));
+    let is_put_back = |frame: &TakenFrame| {
+        let is_within = (frame.first.at..frame.first.at + frame.bytes).contains(&new.frame().0);
+        frame.op == op && is_within && machine.memory.still(frame.first).is_some()
+    };
+    let was_dirty = || old.has(Pte::DIRTY) && old.frame() == new.frame() || taken.iter().any(is_put_back);
+    let is_cleaned = !new.has(Pte::DIRTY) && maps_data(machine, new) && was_dirty();
+    let is_gone = !maps_data(machine, new) || new.frame() != old.frame();
+    if old.has(Pte::DIRTY) && maps_data(machine, old) && is_gone {
+        let bytes = if old.has(Pte::LARGE) { 1 << 21 } else { 1 << 12 };
+        taken.push(TakenFrame { op, first: machine.memory.name(old.frame().0), bytes });
+    }
+    is_cleaned.then(|| {
+        let text = format!("the entry {:#x} at {at:#x} maps a dirty frame, and does not say so", new.0);
+        finding(machine, Oracle::LostDirty, machine.current, text)
+    })
+}
 
 /// A plain store of `value` is about to reach the word at `at`.
-pub(crate) fn check(machine: &Machine, at: u64, value: u64) -> Option<Finding> {
+pub(super) fn overwritten(machine: &Machine, at: u64, value: u64) -> Option<Finding> {
     if !machine.memory.is_table(at) {
         return None;
     }
@@ -20,35 +54,6 @@ pub(crate) fn check(machine: &Machine, at: u64, value: u64) -> Option<Finding> {
     let is_kept = new.has(Pte::DIRTY) && new.frame() == old.frame();
     (is_live && !is_kept).then(|| {
         let text = format!("a plain store of {value:#x} overwrites the dirty entry {:#x} at {at:#x}", old.0);
-        finding(machine, Oracle::LostDirty, machine.current, text)
-    })
-}
-
-/// The frame of a program that the dirty entry `before` mapped, if `now`, which has taken its place, does not map it.
-pub(crate) fn taken(machine: &Machine, before: u64, now: u64) -> Option<DirtyFrame> {
-    let (old, new) = (Pte(before), Pte(now));
-    let is_gone = !maps_data(machine, new) || new.frame() != old.frame();
-    let is_taken = old.has(Pte::DIRTY) && maps_data(machine, old) && is_gone;
-    is_taken.then(|| DirtyFrame {
-        first: machine.memory.name(old.frame().0),
-        bytes: if old.has(Pte::LARGE) { 1 << 21 } else { 1 << 12 },
-    })
-}
-
-/// The word at `at`, which held `before`, was changed by the operation `op`: it holds a clean entry of a frame that a
-/// dirty one mapped until this operation took that out.
-pub(crate) fn cleaned(machine: &Machine, at: u64, before: u64, op: u32) -> Option<Finding> {
-    let (old, new) = (Pte(before), Pte(machine.memory.read(at)));
-    if new.has(Pte::DIRTY) || !maps_data(machine, new) {
-        return None;
-    }
-    let is_same = old.has(Pte::DIRTY) && old.frame() == new.frame();
-    let is_put_back = machine.ops[op as usize].taken.iter().any(|frame| {
-        let is_within = (frame.first.at..frame.first.at + frame.bytes).contains(&new.frame().0);
-        is_within && machine.memory.still(frame.first).is_some()
-    });
-    (is_same || is_put_back).then(|| {
-        let text = format!("the entry {:#x} at {at:#x} maps a dirty frame, and does not say so", new.0);
         finding(machine, Oracle::LostDirty, machine.current, text)
     })
 }

@@ -1,4 +1,4 @@
-//! A tag that is loaded holds nothing that was fetched for another space (INV-8, C-12, C-13).
+//! A PCID that is loaded holds nothing that was fetched for another space (INV-8, C-12, C-13).
 
 use super::story::{self, finding};
 use crate::finding::{Finding, Oracle};
@@ -6,13 +6,13 @@ use crate::machine::Machine;
 
 pub(super) fn check(machine: &Machine, cpu: usize) -> Option<Finding> {
     let core = &machine.cpus[cpu];
-    let mut entries = core.tlb.entries.iter().filter(|entry| entry.page.pcid == core.tag && !entry.page.is_global);
-    let mut paths = core.tlb.paths.iter().filter(|path| path.reach.pcid == core.tag);
+    let mut entries = core.tlb.entries.iter().filter(|entry| entry.page.pcid == core.pcid && !entry.page.is_global);
+    let mut paths = core.tlb.paths.iter().filter(|path| path.reach.pcid == core.pcid);
     let what = match (entries.find(|entry| entry.root != core.root), paths.find(|path| path.root != core.root)) {
-        (Some(entry), _) => story::of_entry(machine, entry),
+        (Some(entry), _) => story::describe_entry(machine, entry),
         (None, Some(path)) => format!("a path to a level-{} table, fetched in step {}", path.reach.level, path.fetched),
         (None, None) => return None,
     };
-    let text = format!("root {:#x} was loaded under PCID {:#x}, which holds: {what}", core.root.at >> 12, core.tag.0);
+    let text = format!("root {:#x} was loaded under PCID {:#x}, which holds: {what}", core.root.at >> 12, core.pcid.0);
     Some(finding(machine, Oracle::ForeignSpace, cpu, text))
 }

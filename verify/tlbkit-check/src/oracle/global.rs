@@ -1,4 +1,4 @@
-//! A flush of the kernel's addresses reaches every CPU and, where they are global, every tag; also when it was
+//! A flush of the kernel's addresses reaches every CPU and, where they are global, every PCID; also when it was
 //! collapsed with others (INV-11, C-08, C-35).
 
 use super::story::{self, finding};
@@ -9,7 +9,7 @@ use crate::machine::tlb::TlbEntry;
 pub(super) fn check(machine: &Machine, cpu: usize, entry: &TlbEntry) -> Option<Finding> {
     entry.life.promised_by?;
     (entry.page.is_global || entry.page.start.is_kernel()).then(|| {
-        let text = format!("a kernel translation survived its flush: {}", story::of_entry(machine, entry));
+        let text = format!("a kernel translation survived its flush: {}", story::describe_entry(machine, entry));
         finding(machine, Oracle::GlobalEntry, cpu, text)
     })
 }

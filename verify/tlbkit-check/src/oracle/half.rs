@@ -10,7 +10,7 @@ use crate::machine::tlb::TlbEntry;
 pub(super) fn check(machine: &Machine, cpu: usize, entry: &TlbEntry) -> Option<Finding> {
     entry.life.promised_by?;
     (entry.page.pcid.0 & Pcid::USER_BIT != 0).then(|| {
-        let text = format!("its user half was left behind: {}", story::of_entry(machine, entry));
+        let text = format!("its user half was left behind: {}", story::describe_entry(machine, entry));
         finding(machine, Oracle::UserHalf, cpu, text)
     })
 }

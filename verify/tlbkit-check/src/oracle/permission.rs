@@ -13,7 +13,7 @@ pub(super) fn check(machine: &Machine, cpu: usize, entry: &TlbEntry) -> Option<F
     let now = machine.memory.is_table(entry.pte_at).then(|| Pte(machine.memory.read(entry.pte_at)))?;
     let is_same_frame = now.has(Pte::PRESENT) && machine.memory.name(now.frame().0) == entry.frame;
     is_same_frame.then(|| {
-        let text = format!("can use a permission that was taken away: {}", story::of_entry(machine, entry));
+        let text = format!("can use a permission that was taken away: {}", story::describe_entry(machine, entry));
         finding(machine, Oracle::StalePermission, cpu, text)
     })
 }

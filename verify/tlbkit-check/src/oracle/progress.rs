@@ -5,17 +5,8 @@ use crate::finding::{Finding, Oracle};
 use crate::machine::Machine;
 use crate::machine::core::Progress;
 
-/// Nobody can do anything but look again, and has looked often enough.
-pub(crate) fn deadlock(machine: &Machine) -> Finding {
-    report(machine, "nobody moves any more")
-}
-
-/// The run does not end.
-pub(crate) fn livelock(machine: &Machine) -> Finding {
-    report(machine, "the run does not end")
-}
-
-fn report(machine: &Machine, what: &str) -> Finding {
+/// `what` has happened, and this is why: the CPUs that are in a call, and which CPU each waits for.
+pub(super) fn stuck(machine: &Machine, what: &str) -> Finding {
     let mut text = what.to_owned();
     for (cpu, core) in machine.cpus.iter().enumerate().filter(|(_, core)| core.progress == Progress::Busy) {
         let name = machine.ops[core.op as usize].name;

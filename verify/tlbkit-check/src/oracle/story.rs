@@ -13,7 +13,7 @@ pub(super) fn finding(machine: &Machine, oracle: Oracle, cpu: usize, story: Stri
 }
 
 /// The entry in words.
-pub(super) fn of_entry(machine: &Machine, entry: &TlbEntry) -> String {
+pub(super) fn describe_entry(machine: &Machine, entry: &TlbEntry) -> String {
     let rights = if entry.rights.may_write { "read-write" } else { "read-only" };
     let size = match entry.page.stride {
         Stride::Page4K => "",
@@ -31,7 +31,7 @@ pub(super) fn of_entry(machine: &Machine, entry: &TlbEntry) -> String {
     if let Some(revoked) = entry.life.revoked {
         let op = &machine.ops[revoked.op as usize];
         text += &format!(", revoked by {} of CPU {} in step {}", op.name, op.cpu, revoked.step);
-        text += &flush(op);
+        text += &describe_flush(op);
     }
     if let Some(promise) = entry.life.promised_by {
         let op = &machine.ops[promise as usize];
@@ -41,7 +41,7 @@ pub(super) fn of_entry(machine: &Machine, entry: &TlbEntry) -> String {
 }
 
 /// The flush of an operation in words.
-pub(super) fn flush(op: &Operation) -> String {
+fn describe_flush(op: &Operation) -> String {
     match op.flush {
         (None, _) => "; it has not flushed".to_owned(),
         (Some(began), None) => format!("; its flush began in step {began} and should remove it"),

@@ -5,7 +5,7 @@ use crate::finding::{Finding, Oracle};
 use crate::machine::Machine;
 use crate::machine::memory::{FrameName, Use};
 
-/// Looks at the loaded root and at every path cached for the loaded tag.
+/// Looks at the loaded root and at every path cached for the loaded PCID.
 pub(super) fn check(machine: &Machine, cpu: usize) -> Option<Finding> {
     let core = &machine.cpus[cpu];
     if !core.walks() {
@@ -14,7 +14,7 @@ pub(super) fn check(machine: &Machine, cpu: usize) -> Option<Finding> {
     if machine.memory.still(core.root) != Some(Use::Table) {
         return Some(report(machine, cpu, "its loaded top-level table was freed", core.root, machine.step));
     }
-    let paths = core.tlb.paths.iter().filter(|path| path.reach.pcid == core.tag);
+    let paths = core.tlb.paths.iter().filter(|path| path.reach.pcid == core.pcid);
     let mut freed = paths.filter(|path| machine.memory.still(path.table) != Some(Use::Table));
     freed.next().map(|path| {
         let what = format!("a cached path leads to a freed level-{} table", path.reach.level);
@@ -23,15 +23,8 @@ pub(super) fn check(machine: &Machine, cpu: usize) -> Option<Finding> {
 }
 
 /// A walk to `va` has read an entry of a freed table.
-pub(crate) fn walked(
-    machine: &Machine,
-    cpu: usize,
-    va: u64,
-    level: u32,
-    table: FrameName,
-    fetched: u64,
-) -> Option<Finding> {
-    Some(report(machine, cpu, &format!("a walk to {va:#x} reads a freed level-{level} table"), table, fetched))
+pub(super) fn walked(machine: &Machine, cpu: usize, va: u64, level: u32, table: FrameName, fetched: u64) -> Finding {
+    report(machine, cpu, &format!("a walk to {va:#x} reads a freed level-{level} table"), table, fetched)
 }
 
 fn report(machine: &Machine, cpu: usize, what: &str, table: FrameName, fetched: u64) -> Finding {
@@ -40,7 +33,7 @@ fn report(machine: &Machine, cpu: usize, what: &str, table: FrameName, fetched: 
         "{what}: frame {:#x}, path fetched by its walker in step {fetched}; root {:#x}, PCID {:#x} loaded",
         table.at >> 12,
         core.root.at >> 12,
-        core.tag.0
+        core.pcid.0
     );
     finding(machine, Oracle::FreedTable, cpu, text)
 }

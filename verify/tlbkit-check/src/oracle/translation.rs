@@ -7,7 +7,7 @@ use crate::machine::tlb::TlbEntry;
 
 pub(super) fn check(machine: &Machine, cpu: usize, entry: &TlbEntry) -> Option<Finding> {
     entry.life.promised_by.map(|_| {
-        let text = format!("can use a revoked translation: {}", story::of_entry(machine, entry));
+        let text = format!("can use a revoked translation: {}", story::describe_entry(machine, entry));
         finding(machine, Oracle::StaleTranslation, cpu, text)
     })
 }

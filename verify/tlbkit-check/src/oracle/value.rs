@@ -7,7 +7,7 @@ use crate::machine::memory::POISON;
 use crate::machine::values::owner;
 
 /// The CPU that executes has loaded `value`.
-pub(crate) fn check(machine: &Machine, space: usize, va: u64, value: u64) -> Option<Finding> {
+pub(super) fn check(machine: &Machine, space: usize, va: u64, value: u64) -> Option<Finding> {
     let text = match machine.values.expected(space, va) {
         Some(expected) if expected == value => return None,
         Some(expected) => format!("space {space} reads {value:#x} at {va:#x}, where {expected:#x} was written"),

@@ -35,7 +35,7 @@ impl<'k> World<'k> {
         let vm = vm.ok()?;
         self.kernel.made.set(space + 1);
         let vm = self.spaces[space].get_or_init(|| vm);
-        self.machine.borrow_mut().name_words(vm, &format!("space {space}"));
+        self.machine.borrow_mut().log.name_words(vm, &format!("space {space}"));
         Some(space)
     }
 
@@ -150,7 +150,7 @@ impl<'k> World<'k> {
         self.change(cpu, space, "clear", &(0..USER_END), |handle, vm| vm.clear(&handle, &self.bus()));
     }
 
-    /// Maps the next two pages of the file into the kernel's addresses, and reads through them: whoever had the
+    /// Maps the next two pages of the file into the kernel's addresses, and reads through them: the window that had the
     /// addresses before left nothing there.
     pub(super) fn map_window(&self, cpu: usize) {
         let frames = self.kernel.next_file_pages().map(crate::machine::memory::file_page);

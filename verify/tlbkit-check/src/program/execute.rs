@@ -1,4 +1,4 @@
-//! The little kernel carries out programs: who does what when.
+//! The little kernel carries out programs: what each CPU does when.
 
 use tlbkit::{Hardware, UserFlush};
 
@@ -23,7 +23,7 @@ pub(crate) fn set_up(world: &World<'_>) {
 
 /// What the fiber of `cpu` does: its program, then idling and answering until all programs are over.
 pub(crate) fn cpu_body(world: &World<'_>, cpu: usize) {
-    // The first step was granted to whoever resumed this fiber.
+    // The first step was granted before this fiber was resumed.
     world.point();
     for &op in &world.kernel.program.cpus[cpu] {
         if !world.carry_out_issued(cpu, op) {
@@ -42,7 +42,7 @@ pub(crate) fn cpu_body(world: &World<'_>, cpu: usize) {
         let mut machine = world.machine.borrow_mut();
         machine.cpus[cpu].act();
         machine.cpus[cpu].progress = Progress::Idle;
-        machine.note_change();
+        machine.record_change();
     }
     world.with_cpu(cpu, |handle| {
         while world.kernel.busy.get() > 0 {

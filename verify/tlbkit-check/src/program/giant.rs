@@ -21,12 +21,12 @@ impl World<'_> {
             return;
         }
         let frames = [(); 2].map(|()| self.machine.borrow_mut().alloc(SHIFT, Use::Data));
-        // There are two frames: who does not get them has been forestalled.
+        // There are two frames: a CPU that does not get them has been forestalled.
         let [Some(first), Some(second)] = frames else { return };
         for (va, frame) in addresses().zip([first, second]) {
             self.bus().store(self.entry_of_giant(space, va), Pte::new(PhysAddr(frame), BITS).0);
         }
-        // Who finds them said to be mapped finds them mapped.
+        // A CPU that finds `giants` set finds them mapped.
         self.machine.borrow_mut().drain();
         self.kernel.giants.set(Some(space));
     }

@@ -16,8 +16,8 @@ pub(crate) enum End {
     NotYet,
     /// The space was destroyed, and a CPU may still hold it.
     Awaited,
-    /// The protocol has said that it can be freed.
-    Told,
+    /// The kernel was notified that it can be freed.
+    Notified,
 }
 
 /// What the kernel knows of its tasks and spaces.
@@ -172,8 +172,8 @@ impl Kernel {
         [first, first + 1]
     }
 
-    /// The protocol has told `cpu` that the last lazy reference to a dying space is gone.
-    pub(crate) fn owe_reclaim(&self, cpu: usize, space: usize) {
+    /// The protocol has notified `cpu` that the last lazy reference to a dying space is gone.
+    pub(crate) fn add_to_reclaim(&self, cpu: usize, space: usize) {
         self.to_reclaim[cpu].borrow_mut().push(space);
     }
 

@@ -7,10 +7,14 @@ use Access::{Read, Write};
 
 /// All of them.
 pub(super) const ALL: &[Named] = &[
-    named("issue-adopt", "flushes are issued on one CPU and waited for on others, which were asked", issue_adopt),
+    named("issue-adopt", "flushes are issued on one CPU and waited for on others, which were interrupted", issue_adopt),
     named("issue-adopt-stopped", "the CPU that issued a flush is stopped while another waits for it", adopt_stopped),
     named("issue-poll", "issued flushes are polled, more of them than a CPU has mailboxes", issue_poll),
-    named("kernel-issue", "kernel pages are issued, and found gone by who takes others beside them", kernel_issue),
+    named(
+        "kernel-issue",
+        "kernel pages are issued, and found gone by a CPU that takes others beside them",
+        kernel_issue,
+    ),
     named("kernel-issue-race", "CPUs issue kernel pages to each other, wait anywhere or never", kernel_issue_race),
     named("protect-fork-protect", "permissions change, are shared with a child, and change again", protect_fork),
     named("lazy-window", "a kernel mapping is removed under CPUs that left a lazy space for the kernel's", lazy_window),
@@ -20,7 +24,7 @@ pub(super) const ALL: &[Named] = &[
     named("large-page-by-fault", "a fault maps a large page of which the first page is just being given back", head),
     named("two-large-pages", "two whole large pages, and a base page beside them, go in one call", two_large),
     named("ids-that-collide", "spaces whose ids share a hint are switched to while they change", colliding_ids),
-    named("all-slots", "more spaces than a CPU has slots, each changed while it is away", all_slots),
+    named("all-slots", "more spaces than a CPU has ASIDs, each changed while it is away", all_slots),
     named("far-and-top", "pages 16 TiB apart, and the last ones of the user half, go in one call", far_and_top),
     named("two-giants", "two neighbouring pages of 1 GiB are unmapped by one flush", two_giants),
 ];
@@ -137,7 +141,7 @@ fn two_large() -> Program {
     Program { setup, cpus: vec![owner, [vec![Op::Compute(6)], user.to_vec(), vec![Op::Compute(6)]].concat()] }
 }
 
-/// A slot is found by a hint on the low bits of the id: the child's are those of its parent.
+/// An ASID is found by a hint on the low bits of the id: the child's are those of its parent.
 fn colliding_ids() -> Program {
     let mut setup = shared(2, 1);
     // Ids 1 and 2 are taken: the next space has 33, and the one after it 65.
@@ -151,7 +155,7 @@ fn all_slots() -> Program {
     const LAST: u8 = 17;
     let mut setup = shared(1, 1);
     setup.extend((2..=LAST).map(|_| (0, Op::Fork)));
-    // CPU 1 has been in every one of them: the first ones have lost their slots again.
+    // CPU 1 has been in every one of them: the first ones have lost their ASIDs again.
     setup.extend((0..=LAST).flat_map(|space| [(1, Op::Run(space)), (1, Op::Touch(0, Read))]));
     let changer = [LAST, 16, 4, 3].map(|space| [Op::Run(space), Op::DontNeed(0, 1), Op::Touch(0, Write)]).concat();
     let tour = [LAST, 3, 16, 2, 4].map(|space| [Op::Run(space), Op::Touch(0, Read), Op::Compute(1)]).concat();

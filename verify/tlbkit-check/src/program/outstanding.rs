@@ -90,8 +90,8 @@ impl<'k> World<'k> {
         let others = (1..cpus).map(|distance| (cpu + distance) % cpus);
         let found = others.into_iter().find_map(|other| self.take_oldest(other).map(|issued| (other, issued)));
         let Some((other, issued)) = found else { return };
-        // Whoever moves a task between CPUs makes what it has written seen.
-        self.machine.borrow_mut().drain_of(other);
+        // A scheduler that moves a task between CPUs makes what it has written visible.
+        self.machine.borrow_mut().drain_cpu(other);
         self.machine.borrow_mut().resume(issued.operation);
         self.finish(cpu, issued);
     }

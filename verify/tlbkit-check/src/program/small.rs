@@ -47,7 +47,7 @@ pub(super) const ALL: &[Named] = &[
     named("issue-1-page", "a page's flush is issued and waited for later, and another CPU finds it gone", issue),
     named("issue-2-pages", "two CPUs have issued to each other before they wait", issue_both),
     named("issue-kernel", "a kernel page's flush is issued, and another CPU finds it gone and takes one", issue_kernel),
-    named("adopt-1-page", "a page's flush is issued by one CPU and waited for by the one that it asked", adopt),
+    named("adopt-1-page", "a page's flush is issued by one CPU and waited for by the one that it interrupted", adopt),
     named("adopt-2-pages", "a flush is waited for elsewhere while its CPU issues the next", adopt_and_issue),
     named("window-1-page", "a kernel mapping is removed while another CPU goes lazy", window),
     named("offline-1-page", "a CPU goes offline and comes back while the page is given back", offline),

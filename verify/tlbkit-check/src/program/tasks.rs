@@ -5,9 +5,9 @@ use tlbkit_pmap::{ChildFill, USER_END};
 
 use super::kernel::End;
 use crate::machine::core::Mode;
+use crate::machine::observation::Observation;
 use crate::machine::port::Protocol;
 use crate::machine::world::World;
-use crate::oracle;
 
 impl<'k> World<'k> {
     /// Switches to a task of `space`, unless it is dead.
@@ -46,9 +46,7 @@ impl<'k> World<'k> {
             let borrowed = self.vm(space).space();
             handle.hardware().with_irqs_off(|irqs| {
                 handle.with_space(borrowed, irqs, || {
-                    let mut machine = self.machine.borrow_mut();
-                    let finding = oracle::inspect_from_nmi(&machine, cpu);
-                    machine.report(finding);
+                    self.machine.borrow_mut().report(&Observation::UserMemoryAllowed { cpu });
                 });
             });
         });
@@ -114,7 +112,7 @@ impl<'k> World<'k> {
         if !self.kernel.begin_exit(space) {
             return;
         }
-        // Whoever ran a task of the space has said that it does so no longer, and that has been heard.
+        // Every CPU that ran a task of the space has written that it does so no longer, and those stores have arrived.
         self.machine.borrow_mut().drain_all();
         self.kernel.set_runs(cpu, None);
         self.change(cpu, space, "exit", &(0..USER_END), |handle, vm| vm.exit(&handle, &self.bus()));
@@ -123,7 +121,7 @@ impl<'k> World<'k> {
         self.change(cpu, space, "destroy", &(0..0), |handle, vm| {
             // `WhenUnreferenced` is heard of again in `reclaim`.
             if vm.destroy(&handle, &self.bus()) == Destroyed::Now {
-                self.kernel.set_end(space, End::Told);
+                self.kernel.set_end(space, End::Notified);
             }
         });
     }

@@ -1,5 +1,5 @@
-//! When all programs are over: everything is given back, in one order, and nothing may be left. Whoever is asked
-//! answers at once.
+//! When all programs are over: everything is given back, in one order, and nothing may be left. A CPU that
+//! is interrupted answers at once.
 
 use super::kernel::End;
 use crate::machine::world::World;
@@ -21,11 +21,11 @@ impl World<'_> {
                 self.exit(0, space);
             }
         }
-        // Whoever gave a space back may have used it for a moment, and holds it lazily since.
+        // A CPU that gave a space back may have used it for a moment, and holds it lazily since.
         self.leave_all();
     }
 
-    /// Every CPU loads the kernel's tables, and frees what it was told of.
+    /// Every CPU loads the kernel's tables, and frees the spaces that it was notified of.
     fn leave_all(&self) {
         for cpu in (0..self.kernel.program.cpus.len()).rev() {
             self.machine.borrow_mut().current = cpu;

@@ -1,5 +1,5 @@
 //! Pages of a kernel window that go one by one, while the window stays: the little kernel takes their entries out by
-//! itself, under a lock of its own, and names what it finds and nothing else.
+//! itself, under a separate lock, and names what it finds and nothing else.
 
 use std::ops::Range;
 
@@ -95,11 +95,11 @@ impl<'k> World<'k> {
         }
     }
 
-    /// What was done under the lock is seen by whoever takes it next.
+    /// What was done under the lock is seen by the CPU that takes it next.
     fn unlock_windows(&self) {
         self.point();
         self.machine.borrow_mut().drain();
         self.kernel.unlock_windows();
-        self.machine.borrow_mut().note_change();
+        self.machine.borrow_mut().record_change();
     }
 }

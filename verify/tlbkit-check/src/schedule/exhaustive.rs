@@ -6,12 +6,12 @@
 //!
 //! - **A state met before** with as many deviations left. Steps of two CPUs that do not touch each other lead to the
 //!   same state in either order, so only one order is followed from there. `machine/state.rs` says what a state is.
-//! - **Waiting in vain.** What a CPU does next is decided by all that it has read, which is part of the state; but a
+//! - **Waiting.** What a CPU does next is decided by all that it has read, which is part of the state; but a
 //!   round of waiting in which it only looked leaves no trace (`Core::spin`). That is sound because no loop that waits
 //!   keeps anything of such a round: the locks' and the idle loop keep nothing at all; the wait for answers counts its
 //!   rounds only until patience ends, and here it ends with each; and whatever ends a loop is more than a look (a
 //!   locked access, a call's end), so that no two places in the code are taken for one. Without this a state would
-//!   tell how often each CPU had looked.
+//!   depend on how often each CPU had looked.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -114,7 +114,7 @@ impl Chooser for Rc<RefCell<Exhaustive>> {
         if exploration.is_known { 0 } else { exploration.take(n, true) }
     }
 
-    fn tells_states(&self) -> bool {
+    fn records_states(&self) -> bool {
         true
     }
 

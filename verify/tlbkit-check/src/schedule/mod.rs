@@ -1,7 +1,7 @@
-//! Who decides what happens next.
+//! Choosers, which decide what happens next.
 //!
-//! The first of the actions is always the least eventful: the CPU that executes goes on. So a schedule is told by the
-//! choices that are not 0, and the fewer there are the simpler it is.
+//! The first of the actions is always the least eventful: the CPU that executes goes on. So a schedule is described by
+//! the choices that are not 0, and the fewer there are the simpler it is.
 
 pub(crate) mod exhaustive;
 pub(crate) mod pct;
@@ -20,8 +20,8 @@ pub(crate) trait Chooser {
     /// Which of `n` outcomes a step has, 2 at least: which cached translation an access uses.
     fn outcome(&mut self, n: usize) -> usize;
 
-    /// True if states are told apart: what CPUs learn is remembered.
-    fn tells_states(&self) -> bool {
+    /// True if states are compared: what CPUs learn is recorded.
+    fn records_states(&self) -> bool {
         false
     }
 

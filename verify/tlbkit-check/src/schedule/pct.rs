@@ -19,7 +19,7 @@ pub(crate) struct Pct {
     random: SplitMix64,
     /// By CPU and kind; higher goes first.
     priorities: Vec<u64>,
-    /// Steps at which whoever would go is lowered.
+    /// Steps at which the CPU that would run next is lowered.
     changes: Vec<u64>,
     step: u64,
     lowest: u64,

@@ -3,7 +3,7 @@
 use super::{BOTH, NEITHER, OLD, Rig, X};
 use tlbkit::{Cr3, Features, Invpcid, Pcid, PhysAddr, VirtAddr};
 use tlbkit_check::MachineConfig;
-use tlbkit_check::bare::{Broken, Seen};
+use tlbkit_check::bare::{Exception, Seen};
 
 const NOT_CANONICAL: u64 = 1 << 47;
 
@@ -11,7 +11,7 @@ fn rig(features: Features) -> Rig {
     Rig::with(0, &MachineConfig { features, ..MachineConfig::default() })
 }
 
-fn invpcid(features: Features, what: Invpcid) -> Result<(), Broken> {
+fn invpcid(features: Features, what: Invpcid) -> Result<(), Exception> {
     rig(features).machine.invpcid(0, what)
 }
 

@@ -1,4 +1,4 @@
-//! The scope of each instruction: its own tag, other tags, global entries (C-30 to C-33, C-36).
+//! The scope of each instruction: its own PCID, other PCIDs, global entries (C-30 to C-33, C-36).
 
 use super::{BOTH, NEITHER, OLD, Rig, X};
 use tlbkit::{Cr3, Features, Invpcid, Pcid, PhysAddr, Stride, VirtAddr};
@@ -21,8 +21,8 @@ fn invpcid(what: Invpcid) -> impl FnOnce(&mut Bare, u64) {
 
 #[test]
 fn c_32_a_cr3_write_drops_the_new_tag_alone_and_bit_63_nothing() {
-    assert!(survives(0, |machine, root| machine.load(1, root, 2)), "another tag");
-    assert!(!survives(0, |machine, root| machine.load(1, root, 1)), "the same tag");
+    assert!(survives(0, |machine, root| machine.load(1, root, 2)), "another PCID");
+    assert!(!survives(0, |machine, root| machine.load(1, root, 1)), "the same PCID");
     assert!(survives(Pte::GLOBAL, |machine, root| machine.load(1, root, 1)), "a global entry");
 }
 
@@ -50,8 +50,8 @@ fn c_30_invlpg_takes_the_page_of_its_tag_and_global_ones() {
         machine.load(1, root, 2);
         machine.invlpg(1, X);
     };
-    assert!(survives(0, elsewhere), "an entry of another tag");
-    assert!(!survives(Pte::GLOBAL, elsewhere), "a global entry has no tag");
+    assert!(survives(0, elsewhere), "an entry of another PCID");
+    assert!(!survives(Pte::GLOBAL, elsewhere), "a global entry belongs to no PCID");
 }
 
 #[test]

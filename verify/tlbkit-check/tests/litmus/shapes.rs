@@ -96,12 +96,12 @@ fn replace_table(rig: &mut Rig) -> u64 {
 fn intermediate_tlb_a_cached_path_leads_to_the_old_table_until_invlpg_of_any_address() {
     let mut rig = Rig::new(0);
     let old_table = replace_table(&mut rig);
-    // The old table is filled again: who still has the path to it may find that.
+    // The old table is filled again: a CPU that still has the path to it may find that.
     let third = rig.machine.frame(3);
     rig.machine.store(0, entry_at(PhysAddr(old_table), VirtAddr(X), 1).0, Bare::leaf(third, 0));
     rig.machine.fence(0);
     assert!(rig.may_see(1, Seen::Value(3)) && rig.may_see(1, Seen::Value(NEW)));
-    rig.machine.invlpg(1, Z); // drops all paths of the tag, whatever the address
+    rig.machine.invlpg(1, Z); // drops all paths of the PCID, whatever the address
     rig.machine.invlpg(1, X);
     assert_eq!(rig.machine.loads(1, X), [Seen::Value(NEW)]);
 }

@@ -201,7 +201,7 @@ fn dirtybit4_permitted_a_store_through_an_entry_that_knows_d_leaves_it_clear() {
     let mut rig = Rig::clean();
     assert!(rig.machine.touch(1, X, 0));
     rig.set(Bare::leaf(rig.old, Pte::WRITE) & !Pte::DIRTY);
-    assert!(rig.machine.touch(1, X, 1) && !rig.is_dirty(0), "C-42: D without a flush tells nothing");
+    assert!(rig.machine.touch(1, X, 1) && !rig.is_dirty(0), "C-42: D without a flush proves nothing");
 }
 
 #[test]

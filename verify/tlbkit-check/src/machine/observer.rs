@@ -1,4 +1,4 @@
-//! From the protocol's observer to the running world.
+//! The protocol's observer, which passes each shared access to the running world.
 //!
 //! The observer is a plain function of a thread, so the world is found through a thread-local, which the compiler
 //! cannot check.
