@@ -246,6 +246,8 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
         }
     }
 
+    /// The same for a set of several words. Returns where the words of the outbox begin and end that name responders, and
+    /// how many responders they name.
     #[inline(never)]
     fn send_to_many(
         &self,
@@ -410,13 +412,10 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
         others.filter(|&cpu| cpu < busy || cpu > busy && leave_hint(cpu)).for_each(|cpu| self.hardware.send_ipi(cpu));
     }
 
+    /// The same under policies that flush here first: out of line, so that the usual order has the flush in its place.
     #[inline(never)]
     fn flush_here_first(&self, request: Request<'_>) {
-        self.with_irqs_off_here(
-            #[inline(always)]
-            |irqs| self.flush_local(&request, irqs),
-        );
-        self.hardware.event(Event::FlushLocalDone);
+        self.flush_here(&request);
     }
 
     /// 3. Flushes on this CPU what `request` names, as a responder would.
