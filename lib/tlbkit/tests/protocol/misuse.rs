@@ -186,7 +186,9 @@ fn a_task_that_migrates_while_it_asks_whether_its_flush_is_over_is_told() {
 /// The task is moved when CPU 1 takes the interrupt and enters the kernel's half: what it then flushes is CPU 1's.
 #[test]
 fn a_task_that_migrates_while_it_issues_a_flush_is_told() {
-    let world = several(2, 1, Policy { isolation: Isolation::On, ..Policy::default() });
+    // The flush here comes first: otherwise it would notice the migration before the end of the call does.
+    let local_flush = tlbkit::LocalFlush::BeforeRemote;
+    let world = several(2, 1, Policy { isolation: Isolation::On, local_flush, ..Policy::default() });
     world.exit_to_user(1);
     world.cpus[0].here.set(Some(CpuId(0)));
     world.delivery.set(Delivery::AtOnce);
