@@ -246,8 +246,8 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
         }
     }
 
-    /// The same for a set of several words. Returns where the words of the outbox begin and end that name responders, and
-    /// how many responders they name.
+    /// The same for a set of several words. Returns where the words of the outbox begin and end that name responders,
+    /// and how many responders they name.
     #[inline(never)]
     fn send_to_many(
         &self,
@@ -304,9 +304,9 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
 
     /// Those of `others`, CPUs of the word at `index`, that have to flush before the shootdown returns.
     ///
-    /// A CPU that runs the space has to, and one in the middle of a switch: it may have read the old generation (INV-2).
-    /// A CPU in lazy TLB mode does not: it finds the new generation before it runs the space again (INV-5). But it walks
-    /// the page tables meanwhile, so it does when page-table pages are freed.
+    /// A CPU that runs the space has to, and one in the middle of a switch: it may have read the old generation
+    /// (INV-2). A CPU in lazy TLB mode does not: it finds the new generation before it runs the space again (INV-5).
+    /// But it walks the page tables meanwhile, so it does when page-table pages are freed.
     #[inline(always)]
     fn choose(&self, whose: Translations<'_, H::Set>, index: usize, others: u64, request: &Request<'_>) -> Chosen {
         let (space, needs) = (request.space, request.needs);
