@@ -20,8 +20,8 @@
 //! | `flush/` | from a changed PTE to a freed frame: gather, batch, shootdown | `flush_tlb_mm_range`, `mmu_gather` |
 //! | `policy/` | the choices on which kernels differ, as data | boot parameters, debugfs, compile-time constants |
 //!
-//! Each folder begins with a page (`mod.rs`) that states its rule and draws its race. `flush/mod.rs` and
-//! `switch/mod.rs` are the ones to read first.
+//! Each folder begins with a page (`mod.rs`) that states its rule and, where it has one, draws its race. `flush/mod.rs`
+//! and `switch/mod.rs` are the ones to read first.
 //!
 //! # Invariants, cited by number wherever they are upheld
 //!
@@ -30,9 +30,10 @@
 //! - INV-3 an ASID's generation never exceeds its space's; neither falls; an id is never reused. (`cpu/asid.rs`)
 //! - INV-4 pages are flushed one by one only from generation g to g+1, and only if g+1 is the newest; otherwise
 //!   everything is flushed. (`flush/local.rs`)
-//! - INV-5 CPUs in lazy TLB mode are not interrupted, unless page-table pages are freed. (`flush/shootdown.rs`)
+//! - INV-5 a flush of a space does not interrupt CPUs in lazy TLB mode, unless it frees page-table pages, has global
+//!   scope or trims the CPU set. (`flush/shootdown.rs`)
 //! - INV-6 when a flush returns, or the wait for an issued one, no CPU can use an old translation, and none walks an
-//!   old page table. (`flush/shootdown.rs`, `flush/mailboxes.rs`)
+//!   old page table. (`flush/shootdown.rs`, `flush/pending.rs`)
 //! - INV-7 a waiting CPU still answers; waiting with interrupts off is an error, not a hang; polling an issued flush,
 //!   by `Pending::poll` or by `is_done` and `answer`, may be done with interrupts off. (`flush/wait.rs`,
 //!   `flush/pending.rs`)
@@ -43,8 +44,8 @@
 //! - INV-10 under isolation both halves are flushed before the next user instruction. (`switch/isolation.rs`)
 //! - INV-11 a flush that was asked for with global scope keeps it when it becomes a flush of everything.
 //!   (`flush/request.rs`)
-//! - INV-12 CR3 is written with the no-flush bit only for an ASID whose generation was read as current after joining.
-//!   (`switch/mod.rs`)
+//! - INV-12 a switch writes CR3 with the no-flush bit only if the ASID's generation equals the space's, read after this
+//!   CPU joined the CPU set. (`switch/mod.rs`)
 //!
 //! # Use
 //!

@@ -1,6 +1,6 @@
 //! A CPU's ASIDs: which spaces it keeps cached under a PCID, and which ASID to recycle for a new one.
 //!
-//! Three small integers stand for a space on a CPU. As in Linux they have different names, since the wrong one is a
+//! Each space has up to three numbers on a CPU. As in Linux each kind has its own name, because mixing them up is a
 //! silent bug:
 //! - the **ASID** ([`Asid`]) is an index in this CPU's table, 0 ..= 14. The hardware never sees it;
 //! - the **kernel PCID** is ASID + 1: what CR3 holds in the kernel. PCID 0 never names a space (INV-8), so a forgotten

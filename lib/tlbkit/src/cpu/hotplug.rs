@@ -34,10 +34,10 @@ impl Tlb<'_> {
     /// # Panics
     /// If there is no such CPU.
     pub fn declare_stopped(&self, cpu: CpuId) {
-        // Release: as when a CPU goes offline; partner is the Acquire load of the online CPUs in `send_requests`. An
+        // Release: as when a CPU goes offline; partner is the Acquire load of the online CPUs in `others`. An
         // initiator that still finds it there finds it absent.
         self.online().remove(cpu, Ordering::Release);
-        // Release: as when a CPU goes offline; partners are the Acquire loads in `withdraw` and `choose`.
+        // Release: as when a CPU goes offline; partners are the Acquire loads in `is_offline` and `choose_by`.
         self.cpus[cpu.0 as usize].presence.store(Presence::ABSENT.0, Ordering::Release);
     }
 }
@@ -87,10 +87,10 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         self.load_kernel(irqs);
         self.state.asids.reset(1);
         // Release: the CPU has left every space before it leaves the set; partner is the Acquire load in
-        // `send_requests`.
+        // `others`.
         self.tlb.online().remove(self.id, Ordering::Release);
         self.answer(irqs);
-        // Release: no mailbox is read after it; partner is the Acquire in `withdraw`, diagram in `flush/wait.rs`.
+        // Release: no mailbox is read after it; partner is the Acquire in `is_offline`, diagram in `flush/wait.rs`.
         self.set_presence(Presence::ABSENT, Ordering::Release);
     }
 

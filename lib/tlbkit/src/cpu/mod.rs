@@ -39,7 +39,7 @@ pub(crate) mod flag {
     pub(crate) const AWAITED: u32 = 1 << 4;
     /// An initiator flushes its own TLB before it interrupts the other CPUs.
     pub(crate) const LOCAL_FIRST: u32 = 1 << 5;
-    /// CPUs in lazy TLB mode are interrupted by every flush.
+    /// CPUs in lazy TLB mode are interrupted by every flush of their space.
     pub(crate) const LAZY_INTERRUPTED: u32 = 1 << 6;
     /// A switch owes something to the space that it leaves, so it takes the general path.
     pub(crate) const LEAVING_WORK: u32 = EXACT_SET | COUNTED | KERNEL_SET;
@@ -188,8 +188,8 @@ impl<'t, 'k, H: Hardware> Cpu<'t, 'k, H> {
         self.is_here() && self.presence() == Presence::running(space.id)
     }
 
-    /// The kernel's name of the space that this CPU has loaded last: for traces and watchdogs. Its end may be over, if
-    /// the kernel's own page tables are loaded now.
+    /// The kernel's name of the space that this CPU has loaded last: for traces and watchdogs. That space may be gone
+    /// already, if the kernel's own page tables are loaded now.
     #[must_use]
     #[inline(always)]
     pub fn loaded_token(&self) -> SpaceToken {

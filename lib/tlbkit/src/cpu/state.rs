@@ -61,6 +61,12 @@ impl Presence {
         !self.is_lazy() && (self == Self::SWITCHING || self == Self::running(space))
     }
 
+    /// The same where page-table pages are freed: a CPU that holds the space in lazy TLB mode walks them too.
+    #[inline(always)]
+    pub(crate) fn may_hold(self, space: SpaceId) -> bool {
+        self == Self::SWITCHING || self.space() == space
+    }
+
     /// True if no program can run here before the CPU has looked at a generation again.
     #[inline(always)]
     pub(crate) const fn is_lazy(self) -> bool {
@@ -117,9 +123,10 @@ impl Notice {
 /// One CPU's part of the protocol (Linux: `cpu_tlbstate`), 448 bytes (512 with the feature `history`). The kernel
 /// allocates as many as there are possible CPUs.
 ///
-/// Six cache lines are touched by no other CPU, except by a task that waits here for a request which it issued before
-/// it migrated. Then come one or two lines that others read: a switch writes the first of them twice, a request writes
-/// both (C-80). The mailboxes but the first, which most kernels rarely use, are in the request matrix.
+/// The first six cache lines belong to this CPU; others read only `turns` in them, when they wait for a request that a
+/// task issued here before it migrated. The seventh is read by other CPUs: a switch writes it twice, and so does each
+/// request (C-80). With `history` the mailbox takes an eighth. The mailboxes but the first, which most kernels rarely
+/// use, are in the request matrix.
 #[repr(C, align(64))]
 pub struct CpuState {
     // Written and read by this CPU alone.
@@ -141,9 +148,10 @@ pub struct CpuState {
     /// mailbox.
     pub(crate) is_waiting: OwnedByte,
     /// One bit for each mailbox: a request was issued in it, and this CPU has not seen its outbox empty since;
-    /// `flush/pending.rs`.
+    /// `flush/mailboxes.rs`.
     pub(crate) issued: OwnedByte,
-    /// How often each mailbox was found empty after a request was issued in it; `flush/pending.rs`. Read by other CPUs.
+    /// How often each mailbox was found empty after a request was issued in it; `flush/mailboxes.rs`. Read by other
+    /// CPUs.
     pub(crate) turns: [AtomicU32; MAILBOXES],
     // Written by this CPU, read by initiators.
     pub(crate) presence: AtomicU64,

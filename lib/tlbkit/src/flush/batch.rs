@@ -1,5 +1,5 @@
-//! [`TlbBatch`] (Linux: `tlbflush_unmap_batch`): one flush for translations of many spaces, as reclaim, migration and
-//! KSM need it.
+//! [`TlbBatch`] (Linux: `tlbflush_unmap_batch`): one flush for translations of many spaces, as reclaim and migration
+//! need it.
 //!
 //! Reclaim takes one frame out of the page tables of all spaces that map it, then the next one, and frees them
 //! together. A gather for each space would interrupt the same CPUs again and again. A batch records translations of any

@@ -242,10 +242,10 @@ impl<'s, S, F> TlbGather<'s, S, F> {
     /// gather: the PTE that the caller found cleared may be one of theirs. So an unmap that finds nothing ends with
     /// this call like any other.
     ///
-    /// A gather that another CPU has filled and not flushed yet is not known here. So a kernel keeps other CPUs from
-    /// changing the same range until this call has returned: by the lock of the regions (Linux: `mmap_lock`), not that
-    /// of the page table. A kernel that does not must record each PTE that it finds cleared as well, with
-    /// [`page`](Self::page) (C-28).
+    /// A gather that another CPU has filled and not flushed yet is not known here. (Linux detects it:
+    /// `mm_tlb_flush_nested`.) So a kernel keeps other CPUs from zapping the same range until this call has returned,
+    /// by a lock that they would hold too; `mmap_lock` held for reading is not enough. A kernel that does not must
+    /// record each PTE that it finds cleared as well, with [`page`](Self::page) (C-28).
     ///
     /// # Panics
     /// If another CPU has to flush and interrupts are off (INV-7); if called while this CPU waits for another flush.
@@ -269,8 +269,8 @@ impl<'s, S, F> TlbGather<'s, S, F> {
         Flushed::new(ManuallyDrop::into_inner(self.frames))
     }
 
-    /// True if a flush is due though nothing was recorded. A frame that came after its page had been flushed at once,
-    /// as policies of older kernels do, needs no other flush.
+    /// True if a flush is due though nothing was recorded. A frame that is added after its page was flushed, which
+    /// policies of older kernels do at once, needs no second flush.
     #[inline(never)]
     fn is_due_unnamed<H: Hardware<Set = S>>(&self, cpu: &Cpu<'_, '_, H>) -> bool {
         self.is_everything

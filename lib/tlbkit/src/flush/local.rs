@@ -125,8 +125,8 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         }
     }
 
-    /// Flushes kernel addresses, under every PCID of this CPU. INVLPG reaches all of them where they are global, which
-    /// they are without isolation unless the caller says that some were not.
+    /// Flushes kernel addresses, under every PCID of this CPU. Without isolation kernel entries are global, unless the
+    /// request has [`Needs::LOCAL`], and INVLPG flushes global entries under every PCID.
     #[inline(never)]
     fn flush_kernel(&self, request: &Request<'_>, irqs: &IrqsOff) {
         if request.needs(Needs::TABLES) || request.extent == Extent::Everything {

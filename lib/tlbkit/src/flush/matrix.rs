@@ -11,10 +11,11 @@
 //!     top |= bit of word    (Release)                take that word           (Acquire)
 //!     if it was 0: send an IPI
 //! ```
-//! A word that is not 0 is named by the top; or is about to be, by the initiator that found it 0; or is about to be
-//! taken, by the responder, which has the top already. For a top that is not 0 an IPI was sent or is about to be. So an
-//! initiator that finds either not 0 leaves the rest to the one that was first. This needs the initiator to go up and
-//! the responder to go down: a top set too early, or emptied too late, would leave a word that nobody names.
+//! Of every word that is not 0 one of three is true: its bit in the top is set; the initiator that found it 0 is about
+//! to set that bit; the responder has taken the top and is about to take the word. For a top that is not 0 an IPI was
+//! sent or is about to be. So an initiator that finds either not 0 leaves the rest to the one that was first. This
+//! needs the initiator to go up and the responder to go down: a top set too early, or emptied too late, would leave a
+//! word that nobody names.
 //!
 //! A CPU that is stopped by force does not do what it is about to. If it was the initiator, the next initiator tries
 //! again in the end, and sets the top itself (`leave_hint_again`). If it was the responder, it looks at every word when

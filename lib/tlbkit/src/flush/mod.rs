@@ -3,7 +3,7 @@
 //! **The rule**, INV-1: unhook, flush everywhere, free. The page tables are changed first. Then no CPU may be left that
 //! could use the old translation; only then is the frame, or the page-table page, free.
 //!
-//! **The files**, in the order in which a flush runs through them:
+//! **The files.** A flush runs through `gather.rs`, `shootdown.rs` and, on each CPU, `local.rs`:
 //!
 //! | file | what it does |
 //! |---|---|

@@ -1,5 +1,6 @@
 //! Deferred flushes: whether a batch, or an issued gather, has taken translations of a space out of the page tables and
-//! not flushed them yet (Linux: `mm->tlb_flush_batched` and `mm_tlb_flush_pending`).
+//! not flushed them yet (Linux: `mm->tlb_flush_batched`). Unlike Linux' `mm_tlb_flush_pending` it does not count
+//! gathers that were neither flushed nor issued.
 //!
 //! **The rule.** A CPU that finds a PTE cleared by a batch must not go on before the flush of that batch, or a flush of
 //! its own (C-28, C-75).

@@ -180,9 +180,9 @@ impl<S, F> Pending<'_, S, F> {
     /// It answers other CPUs at each turn, and deals with those that are late as every wait does ([`Hardware::late`],
     /// [`Hardware::unanswered`]). The interrupts of INV-7 are replaced by a rule for the kernel: every loop that waits
     /// for another CPU, that of a lock too, calls [`Cpu::answer`] at each turn. Functions of [`Hardware`] are exempt;
-    /// nobody may hold their locks while waiting for another CPU. A single loop that does not, entered with interrupts
-    /// off, may wait for this CPU, which waits for it, until [`Hardware::unanswered`] names it; by default that panics.
-    /// Preemption is off, and it is not for interrupt handlers.
+    /// nobody may hold their locks while waiting for another CPU. One loop that spins with interrupts off and does not
+    /// answer deadlocks with this CPU, until [`Hardware::unanswered`] panics or does something better. Preemption is
+    /// off, and it is not for interrupt handlers.
     ///
     /// ```
     /// # use tlbkit::*;

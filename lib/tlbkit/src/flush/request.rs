@@ -39,7 +39,8 @@ impl Needs {
     /// Page-table pages are about to be freed (Linux: `freed_tables`): CPUs in lazy TLB mode are responders too, and
     /// paging-structure caches are flushed.
     pub(crate) const TABLES: Self = Self(1 << 1);
-    /// CPUs of the CPU set that do not run the space are responders too, and leave the set.
+    /// CPUs of the CPU set that do not run the space are responders too. Those that run something else leave the set;
+    /// those that hold it in lazy TLB mode load the kernel's page tables, and stay in the set until the next trim.
     pub(crate) const TRIM: Self = Self(1 << 2);
     /// Every CPU of the CPU set is a responder, whatever it runs: it may not touch the space after its answer.
     pub(crate) const EVERYONE: Self = Self(1 << 3);
@@ -116,7 +117,7 @@ const EVERYTHING: u64 = 0;
 const RANGE: u64 = 1;
 const LIST: u64 = 2;
 
-/// Whether a responder that has read a CPU's first mailbox must look at its other ones; `pending.rs` has the rule.
+/// Whether a responder that has read a CPU's first mailbox must look at its other ones; `mailboxes.rs` has the rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum InUse {
     /// No other mailbox is in use.

@@ -103,7 +103,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         }
         self.flush_here(&request);
         self.hardware.event(Event::FlushEnd);
-        request.needs = tables.needs(); // a CPU that would only leave the CPU set need not be interrupted
+        request.needs = tables.needs(); // without TRIM: a CPU that would only leave the CPU set does not count
         let mut words = space.cpus().words().iter().enumerate();
         let has_responder = words.any(|(index, word)| {
             self.choose(Translations::OfSpace(space), index, self.others(index, word), &request).bits != 0
@@ -194,7 +194,7 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
         }
     }
 
-    /// 2 to 4. Sends the request to the CPUs that have to flush, and flushes here: while they do, or before.
+    /// 2 and 3. Sends the request to the CPUs that have to flush, and flushes here: while they do, or before.
     #[inline(always)]
     pub(crate) fn send_and_flush_here(
         &self,
@@ -314,7 +314,7 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
         if !is_of_space || needs.any_of(Needs::MORE_RESPONDERS) || self.has_flag(flag::LAZY_INTERRUPTED) {
             self.choose_specially(index, others, request)
         } else if needs.any_of(Needs::TABLES) {
-            self.choose_by(index, others, |seen| seen == Presence::SWITCHING || seen.space() == space)
+            self.choose_by(index, others, |seen| seen.may_hold(space))
         } else {
             self.choose_by(index, others, |seen| seen.may_run(space))
         }
@@ -339,7 +339,7 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
         } else if space == SpaceId::KERNEL || needs.any_of(Needs::MORE_RESPONDERS) {
             self.choose_by(index, others, |seen| !seen.is_absent())
         } else {
-            self.choose_by(index, others, |seen| seen == Presence::SWITCHING || seen.space() == space)
+            self.choose_by(index, others, |seen| seen.may_hold(space))
         }
     }
 
@@ -375,8 +375,8 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
             return self.interrupt_all();
         }
         for (word, index) in responders.words.iter().zip(responders.start..) {
-            // Relaxed: this CPU wrote it. If a responder has cleared its bit by now, it came here for the sake of
-            // another mailbox, and needs no hint any more.
+            // Relaxed: this CPU wrote it. A responder whose bit is clear by now has answered while it handled another
+            // hint of this CPU.
             for_each_cpu(index, word.load(Ordering::Relaxed), |cpu| {
                 if self.tlb.matrix.inbox(cpu).leave_hint(self.id) {
                     self.hardware.send_ipi(cpu);
@@ -386,9 +386,8 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
     }
 
     /// The same where every other CPU is a responder; none is offline then. One IPI goes to all, unless one of them is
-    /// found to have an IPI on its way; where many CPUs flush at once, most have. In an inbox of several words without
-    /// a top level, those of 65 to 512 CPUs, only an IPI is found that was sent for this CPU's own word; where the top
-    /// level has several words, above 4,096 CPUs, only one that was sent for this CPU's own word of it.
+    /// found to have an IPI on its way; where many CPUs flush at once, most have. That is detected for each word: with
+    /// 65 to 512 CPUs by this CPU's own word of the inbox, above 4,096 by its own word of the top level.
     ///
     /// The CPUs that were passed over get an IPI after all when a busy one is found, as others rely on it by then:
     ///

@@ -18,9 +18,9 @@
 //!                                                  join the online CPUs; presence := kernel; fence; flush all; answer
 //! ```
 //! Both may clear the same bit, and neither reads the mailbox then, so the initiator may use it again at once. Either
-//! the CPU that comes online finds its bit, or the initiator finds it returning and does not withdraw the request. If
-//! it stayed absent until it is in the kernel, a CPU that was chosen before it went offline could be in the middle of
-//! its answer when the request is withdrawn:
+//! the CPU that comes online finds its bit, or the initiator finds it returning and does not withdraw the request.
+//! Without the presence `returning`, a CPU that was chosen before it went offline could be in the middle of its answer
+//! when the request is withdrawn:
 //!
 //! ```text
 //!   initiator (wait)                               CPU that comes online
@@ -91,8 +91,9 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         for (word, index) in responders.words.iter().zip(responders.start..) {
             // Acquire: partner is the Release with which a responder clears its bit: its flush is over (C-60).
             let mut late = word.load(Ordering::Acquire);
-            // Where the kernel says so, the wait begins with a few looks at the outbox alone. Interrupts are on, so the
-            // handler answers other CPUs; and the looks are bounded, so INV-7 does not depend on that.
+            // Where the kernel says so, the wait begins with a few looks at the outbox alone. Interrupts are on (or
+            // this CPU is absent, in `bring_up`), so the handler answers other CPUs; and the looks are bounded, so
+            // INV-7 does not depend on that.
             for _ in 0..self.hardware.glances() {
                 if late == 0 {
                     break;

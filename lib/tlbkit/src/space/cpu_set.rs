@@ -97,7 +97,7 @@ impl<'k> AtomicCpuSet<'k> {
     /// Calls `f` with each member that one pass over the words finds.
     pub(crate) fn for_each(&self, mut f: impl FnMut(CpuId)) {
         for (index, word) in self.words.iter().enumerate() {
-            // Relaxed: the callers check each CPU again.
+            // Relaxed: the callers check each CPU again, or look at the set of a dying space, which no CPU joins.
             for_each_cpu(index, word.load(Ordering::Relaxed), &mut f);
         }
     }
@@ -131,7 +131,7 @@ impl Missing<'_> {
         (0..self.first.words().len()).for_each(|index| for_each_cpu(index, self.present(index), &mut f));
     }
 
-    /// Any one of them, offline or not.
+    /// A responder that has not answered, even if it is offline.
     pub(crate) fn any_responder(&self) -> Option<CpuId> {
         let mut last = None;
         (0..self.first.words().len())

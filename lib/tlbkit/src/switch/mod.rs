@@ -5,9 +5,9 @@
 //! Everything else is a CR3 write that flushes.
 //!
 //! An ASID names a space only while this CPU is in that space's CPU set (except under policies that keep the set
-//! exact). So a switch to a recent space writes to no shared cache line, and reads only one: the line of the space's
-//! generation. It joined the CPU set when the ASID was assigned. Linux is the same since it stopped to clear the bit at
-//! each switch.
+//! exact). So a switch to a recent space writes to no cache line of the space, and reads only the one of its
+//! generation. The CPU joined the CPU set when the ASID was assigned. Linux no longer clears the bit at each switch
+//! either, but still reads the cpumask.
 //!
 //! **The race** of a CPU that loads a space with a CPU that takes translations away is drawn in `space/mod.rs`. A CPU
 //! that leaves lazy TLB mode loads nothing, and runs the same race without the CPU set (C-24):
@@ -154,7 +154,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         }
         self.load(asid, to, newest);
         // Release: CR3 names the new space before an initiator can see that the old one was left; partners are the
-        // Acquire loads in `choose` and in `holds_lazily`.
+        // Acquire loads in `choose_by` and in `holds_lazily`.
         self.set_presence(Presence::running(to.id), Ordering::Release);
     }
 
@@ -235,9 +235,9 @@ impl<H: Hardware> Cpu<'_, '_, H> {
 
 /// Lazy TLB mode.
 impl<H: Hardware> Cpu<'_, '_, H> {
-    /// The idle task or a kernel thread runs next (Linux: `enter_lazy_tlb`): the user space stays loaded, unused. No
-    /// cache line is written that another CPU writes. Does nothing if the kernel's own page tables are loaded, or if
-    /// the CPU is in lazy TLB mode already.
+    /// The idle task or a kernel thread runs next (Linux: `enter_lazy_tlb`): the user space stays loaded, unused. All
+    /// that is written is this CPU's presence. Does nothing if the kernel's own page tables are loaded, or if the CPU
+    /// is in lazy TLB mode already.
     #[inline]
     pub fn enter_lazy(&self, irqs: &IrqsOff) {
         self.assert_here();
@@ -248,7 +248,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
             self.count_lazy();
         }
         // Release: the program's accesses are over before an initiator may leave this CPU alone; partner is the Acquire
-        // load in `choose`.
+        // load in `choose_by`.
         self.set_presence(self.presence().as_lazy(), Ordering::Release);
     }
 

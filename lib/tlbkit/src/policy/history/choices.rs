@@ -111,10 +111,20 @@ impl History {
         shared_dirty: SharedDirty::AtEnd,
     };
 
-    /// True if nothing is taken from older kernels that the protocol itself would have to do.
+    /// True if nothing is taken from older kernels.
     pub(crate) const fn is_none(&self) -> bool {
-        let Self { kernel_set, batching, accounting, .. } = self;
-        matches!((kernel_set, batching, accounting), (KernelSet::Unwritten, Batching::Range, Accounting::Off))
+        matches!(
+            self,
+            Self {
+                kernel_set: KernelSet::Unwritten,
+                batching: Batching::Range,
+                table_free: TableFree::AtDestroyUnlessLow,
+                foreign: Foreign::DirectMap,
+                accounting: Accounting::Off,
+                nested: Nested::Range,
+                shared_dirty: SharedDirty::AtEnd,
+            }
+        )
     }
 
     /// True if a gather flushes each translation at once, and not all at its end.

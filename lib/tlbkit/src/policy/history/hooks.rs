@@ -1,6 +1,7 @@
 //! What choices of older kernels do on the protocol's paths: counted lazy references, the CPU set that nobody reads,
-//! counters. Each begins with its flag, which is zero in a build without the feature.
+//! counters. What the protocol calls tests its flag first, which is zero in a build without the feature.
 
+use super::ENABLED;
 use super::choices::flag;
 use super::state::Counters;
 use super::stats::{CpuStats, Place};
@@ -28,6 +29,7 @@ impl<'k> Tlb<'k> {
     /// Without the feature `history`.
     #[must_use]
     pub fn kernel_set(&self) -> AtomicCpuSet<'k> {
+        assert!(ENABLED, "there is no such set without the feature `history`");
         self.matrix.row(1)
     }
 }

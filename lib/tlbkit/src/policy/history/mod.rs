@@ -2,7 +2,7 @@
 //!
 //! All of it stands behind the feature `history`, which a kernel leaves off. [`ENABLED`] is the one place where the
 //! protocol asks for it. Where the feature is off, the flags of these choices are zero, what the choices keep in the
-//! protocol's structures has no size, and a [`List`](state::List) cannot be made; so the compiler leaves out every
+//! protocol's structures takes no room, and a [`List`](state::List) cannot be made; so the compiler leaves out every
 //! branch that leads here. A policy that asks for such a choice all the same is refused by
 //! [`Tlb::new`](crate::Tlb::new).
 //!
