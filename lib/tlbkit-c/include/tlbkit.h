@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 // A hash of this file: `tlbkit_header_fits` compares it with the one in the archive.
-#define TLBKIT_INTERFACE 0x76f0e00b2027867ull
+#define TLBKIT_INTERFACE 0xcf899e5827a5c90bull
 // For gcc and clang.
 #define TLBKIT_ALIGNED(bytes) __attribute__((aligned(bytes)))
 #define TLBKIT_MUST_USE __attribute__((warn_unused_result))
@@ -170,7 +170,7 @@ enum tlbkit_event {
     TLBKIT_EVENT_LAZY_LEFT = 10,
 };
 
-// Why translations were revoked.
+// Why translations were taken away: for counting, never for deciding (Linux: `tlb_flush_reason`).
 enum tlbkit_reason {
     // A mapping was removed page by page.
     TLBKIT_REASON_REMOVE_PTE,

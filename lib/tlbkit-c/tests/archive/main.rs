@@ -14,16 +14,16 @@ use std::process::Command;
 use tools::{KERNEL_FLAGS, Result, archive, archive_of, crate_dir, run, scratch};
 
 /// With every function of the header called: of the checked archive, and of the fast one.
-const TEXT_BYTES_MAX: u64 = 48_600;
-const FAST_TEXT_BYTES_MAX: u64 = 38_700;
+const TEXT_BYTES_MAX: u64 = 51_300;
+const FAST_TEXT_BYTES_MAX: u64 = 41_100;
 const CPU_BYTES_MAX: u64 = 512;
 
 /// As docs/porting.md says: what a kernel must have left on the stack of its interrupt handler, and elsewhere.
 const fn stack_bytes_max(function: &str) -> u64 {
     match function.as_bytes() {
-        b"tlbkit_answer" => 768,
+        b"tlbkit_answer" => 896,
         b"tlbkit_machine_init" => 2_048, // the machine is made there, and moved to its place
-        _ => 1_472,
+        _ => 1_600,
     }
 }
 

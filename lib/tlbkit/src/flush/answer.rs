@@ -35,6 +35,12 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         }
     }
 
+    /// The same out of line, for waits: the IPI handler has all of it in its place.
+    #[inline(never)]
+    pub(crate) fn answer_in_a_wait(&self, irqs: &IrqsOff) {
+        self.answer(irqs);
+    }
+
     /// The same on a machine of more than 64 CPUs.
     #[inline(never)]
     fn answer_among_many(&self, irqs: &IrqsOff) {

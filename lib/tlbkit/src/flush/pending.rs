@@ -64,7 +64,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
             self.state.is_waiting.set(0);
             return None;
         };
-        let responders = self.send_and_flush_here(mailbox, whose, request, reason);
+        let responders = self.send_by_any_mailbox(mailbox, whose, request, reason);
         let (progress, event) = if responders.count == 0 {
             (Progress::Over, Event::FlushEnd)
         } else {

@@ -105,9 +105,8 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         self.hardware.event(Event::FlushEnd);
         request.needs = tables.needs(); // without TRIM: a CPU that would only leave the CPU set does not count
         let mut words = space.cpus().words().iter().enumerate();
-        let has_responder = words.any(|(index, word)| {
-            self.choose(Translations::OfSpace(space), index, self.others(index, word), &request).bits != 0
-        });
+        let has_responder =
+            words.any(|(index, word)| self.choose_in_general(index, self.others(index, word), &request).bits != 0);
         if has_responder { Err(OthersMustFlush) } else { Ok(()) }
     }
 }
@@ -170,33 +169,35 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
     pub(crate) fn flush_with_others(&self, whose: Translations<'_, H::Set>, request: &Request<'_>, reason: Reason) {
         // From here until it is 0 again an interrupt handler that flushes would use the same mailbox.
         self.state.is_waiting.set(1);
-        if self.state.issued.get() == 0 {
-            self.flush_by_mailbox(0, whose, request, reason);
+        let (mailbox, responders) = if self.state.issued.get() == 0 {
+            (0, self.send_and_flush_here(0, whose, request, reason))
         } else {
-            self.flush_by_another_mailbox(whose, request, reason);
+            // Issued requests are outstanding, so the first mailbox may not be free.
+            let mailbox = self.find_free_mailbox().unwrap_or_else(|| self.wait_for_mailbox());
+            (mailbox, self.send_by_any_mailbox(mailbox, whose, request, reason))
+        };
+        if !responders.words.is_empty() {
+            self.wait(mailbox, &responders);
         }
         self.state.is_waiting.set(0);
         self.hardware.event(Event::FlushEnd);
     }
 
-    /// The same while issued requests are outstanding, so that the first mailbox may not be free.
+    /// The same as [`send_and_flush_here`](Self::send_and_flush_here), out of line.
     #[inline(never)]
-    fn flush_by_another_mailbox(&self, whose: Translations<'_, H::Set>, request: &Request<'_>, reason: Reason) {
-        let mailbox = self.find_free_mailbox().unwrap_or_else(|| self.wait_for_mailbox());
-        self.flush_by_mailbox(mailbox, whose, request, reason);
-    }
-
-    #[inline(always)]
-    fn flush_by_mailbox(&self, mailbox: usize, whose: Translations<'_, H::Set>, request: &Request<'_>, reason: Reason) {
-        let responders = self.send_and_flush_here(mailbox, whose, request, reason);
-        if !responders.words.is_empty() {
-            self.wait(mailbox, &responders);
-        }
+    pub(crate) fn send_by_any_mailbox(
+        &self,
+        mailbox: usize,
+        whose: Translations<'_, H::Set>,
+        request: &Request<'_>,
+        reason: Reason,
+    ) -> Responders<'k> {
+        self.send_and_flush_here(mailbox, whose, request, reason)
     }
 
     /// 2 and 3. Sends the request to the CPUs that have to flush, and flushes here: while they do, or before.
     #[inline(always)]
-    pub(crate) fn send_and_flush_here(
+    fn send_and_flush_here(
         &self,
         mailbox: usize,
         whose: Translations<'_, H::Set>,
@@ -227,7 +228,9 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
             // Up to 64 CPUs.
             [word] => {
                 let outbox = self.tlb.matrix.outbox_word(self.id, mailbox, 0);
-                let chosen = self.choose_and_report(whose, 0, word, request);
+                let others = self.others(0, word);
+                let chosen = self.choose(whose, 0, others, request);
+                self.report(others, chosen);
                 if chosen.bits == 0 {
                     return Responders { words: &[], start: 0, count: 0 };
                 }
@@ -239,7 +242,7 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
                 responders
             }
             words => {
-                let (start, end, count) = self.send_to_many(whose, words, mailbox, request);
+                let (start, end, count) = self.send_to_many(words, mailbox, request);
                 let outbox = self.tlb.matrix.outbox(self.id, mailbox).words();
                 Responders { words: &outbox[start as usize..end as usize], start: start as usize, count }
             }
@@ -249,17 +252,13 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
     /// The same for a set of several words. Returns where the words of the outbox begin and end that name responders,
     /// and how many responders they name.
     #[inline(never)]
-    fn send_to_many(
-        &self,
-        whose: Translations<'_, H::Set>,
-        candidates: &[AtomicU64],
-        mailbox: usize,
-        request: &Request<'_>,
-    ) -> (u32, u32, u32) {
+    fn send_to_many(&self, candidates: &[AtomicU64], mailbox: usize, request: &Request<'_>) -> (u32, u32, u32) {
         let outbox = self.tlb.matrix.outbox(self.id, mailbox).words();
         let (mut start, mut end, mut count) = (0, 0, 0);
         for (index, word) in candidates.iter().enumerate() {
-            let chosen = self.choose_and_report(whose, index, word, request);
+            let others = self.others(index, word);
+            let chosen = self.choose_in_general(index, others, request);
+            self.report(others, chosen);
             if chosen.bits == 0 {
                 continue;
             }
@@ -279,18 +278,9 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
     }
 
     #[inline(always)]
-    fn choose_and_report(
-        &self,
-        whose: Translations<'_, H::Set>,
-        index: usize,
-        word: &AtomicU64,
-        request: &Request<'_>,
-    ) -> Chosen {
-        let others = self.others(index, word);
-        let chosen = self.choose(whose, index, others, request);
+    fn report(&self, others: u64, chosen: Chosen) {
         let skipped = (others & !chosen.bits).count_ones();
         self.hardware.event(Event::Chosen { asked: chosen.count, skipped });
-        chosen
     }
 
     /// The members of `word`, the one at `index` of a CPU set, but this CPU.
@@ -312,7 +302,7 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
         let (space, needs) = (request.space, request.needs);
         let is_of_space = matches!(whose, Translations::OfSpace(_));
         if !is_of_space || needs.any_of(Needs::MORE_RESPONDERS) || self.has_flag(flag::LAZY_INTERRUPTED) {
-            self.choose_specially(index, others, request)
+            self.choose_in_general(index, others, request)
         } else if needs.any_of(Needs::TABLES) {
             self.choose_by(index, others, |seen| seen.may_hold(space))
         } else {
@@ -320,11 +310,11 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
         }
     }
 
-    /// The same for kernel addresses, for requests that concern CPUs which do not use the space, for batches, and under
-    /// policies of older kernels that interrupt CPUs in lazy TLB mode. A CPU that is absent answers nobody, and flushes
-    /// everything when it comes online.
+    /// The same for any request, out of line: also for kernel addresses, for requests that concern CPUs which do not use
+    /// the space, for batches, and under policies of older kernels that interrupt CPUs in lazy TLB mode. A CPU that is
+    /// absent answers nobody, and flushes everything when it comes online.
     #[inline(never)]
-    fn choose_specially(&self, index: usize, others: u64, request: &Request<'_>) -> Chosen {
+    fn choose_in_general(&self, index: usize, others: u64, request: &Request<'_>) -> Chosen {
         let (space, needs) = (request.space, request.needs);
         if let Extent::Loaded(targets) = request.extent {
             // What a CPU in lazy TLB mode holds matters only when page-table pages are freed, whatever the policy.
@@ -338,8 +328,10 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
             }
         } else if space == SpaceId::KERNEL || needs.any_of(Needs::MORE_RESPONDERS) {
             self.choose_by(index, others, |seen| !seen.is_absent())
-        } else {
+        } else if needs.any_of(Needs::TABLES) || self.has_flag(flag::LAZY_INTERRUPTED) {
             self.choose_by(index, others, |seen| seen.may_hold(space))
+        } else {
+            self.choose_by(index, others, |seen| seen.may_run(space))
         }
     }
 

@@ -124,7 +124,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     #[inline(always)]
     fn wait_a_turn<'a>(&self, late: CpuId, waited: &mut Waited, missing: impl Fn() -> Missing<'a>, resend: impl Fn()) {
         self.hardware.event(Event::Waiting(late));
-        self.hardware.with_irqs_off(|irqs| self.answer(irqs));
+        self.hardware.with_irqs_off(|irqs| self.answer_in_a_wait(irqs));
         self.hardware.relax();
         waited.turns += 1;
         if waited.turns < self.hardware.patience_turns() {
