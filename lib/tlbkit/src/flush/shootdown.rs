@@ -310,9 +310,9 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
         }
     }
 
-    /// The same for any request, out of line: also for kernel addresses, for requests that concern CPUs which do not use
-    /// the space, for batches, and under policies of older kernels that interrupt CPUs in lazy TLB mode. A CPU that is
-    /// absent answers nobody, and flushes everything when it comes online.
+    /// The same for any request, out of line: also for kernel addresses, for requests that concern CPUs which do not
+    /// use the space, for batches, and under policies of older kernels that interrupt CPUs in lazy TLB mode. A CPU that
+    /// is absent answers nobody, and flushes everything when it comes online.
     #[inline(never)]
     fn choose_in_general(&self, index: usize, others: u64, request: &Request<'_>) -> Chosen {
         let (space, needs) = (request.space, request.needs);
