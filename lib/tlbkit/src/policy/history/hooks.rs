@@ -29,7 +29,9 @@ impl<'k> Tlb<'k> {
     /// Without the feature `history`.
     #[must_use]
     pub fn kernel_set(&self) -> AtomicCpuSet<'k> {
-        assert!(ENABLED, "there is no such set without the feature `history`");
+        if !ENABLED {
+            panic!("there is no such set without the feature `history`");
+        }
         self.matrix.row(1)
     }
 }
