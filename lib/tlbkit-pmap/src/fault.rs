@@ -94,7 +94,7 @@ fn is_write_of_read_only(entry: Entry, access: Access) -> bool {
 
 /// Maps a page where none is mapped, so nothing has to be flushed (C-40). The page that was mapped there before may
 /// have been unhooked by a sweep or an eviction that has not flushed yet. Until that operation returns, other CPUs may
-/// use the old page beside the new one; the old frame is not freed before.
+/// use the old page beside the new one. The old frame is freed only afterwards.
 pub(crate) fn fill<S>(
     pmap: &Pmap<S>,
     hw: &impl Hardware,

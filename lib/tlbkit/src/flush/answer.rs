@@ -16,7 +16,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// could report a flush as done that is still to come.
     ///
     /// When it returns, each request whose hint was in the inbox when it was called has been carried out. A hint that
-    /// comes later has an IPI of its own. On a CPU that is offline it does nothing: an IPI may arrive after the request
+    /// comes later sends another IPI. On a CPU that is offline it does nothing: an IPI may arrive after the request
     /// that sent it was carried out.
     ///
     /// # Panics

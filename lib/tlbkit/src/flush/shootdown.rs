@@ -46,7 +46,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         self.flush_range_with(space, va, pages, stride, Tables::Kept, why);
     }
 
-    /// The same where page-table pages below the range may have been taken out: for a kernel that frees those pages by
+    /// [`flush_range`](Self::flush_range) where page-table pages of the range may have been taken out: for a kernel that frees those pages by
     /// itself afterwards. [`TlbGather::unmap_table`](crate::TlbGather::unmap_table) keeps them until then. A range of
     /// no pages counts as one page: with [`Tables::Freed`] the cached paths to what lies at `va` are flushed.
     ///
@@ -83,8 +83,8 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// # Errors
     /// If another CPU has to flush: this one has flushed, and the other may use what was taken away until a
     /// [`flush_range`](Self::flush_range) of it returns. A CPU that used the space before and is in the middle of a
-    /// switch counts as one that has to flush: it may be on its way to this space. A caller that knows that nobody else
-    /// can switch to the space meanwhile may take this error for success.
+    /// switch counts as one that has to flush: it may be on its way to this space. If no other CPU can have
+    /// the space loaded or be switching to it, the error can be ignored.
     ///
     /// # Panics
     /// If called while this CPU waits for another flush.
@@ -183,7 +183,7 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
         self.hardware.event(Event::FlushEnd);
     }
 
-    /// The same as [`send_and_flush_here`](Self::send_and_flush_here), out of line.
+    /// [`send_and_flush_here`](Self::send_and_flush_here), out of line.
     #[inline(never)]
     pub(crate) fn send_by_any_mailbox(
         &self,
@@ -403,7 +403,7 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
         others.filter(|&cpu| cpu < busy || cpu > busy && leave_hint(cpu)).for_each(|cpu| self.hardware.send_ipi(cpu));
     }
 
-    /// The same under policies that flush here first: out of line, so that the usual order has the flush in its place.
+    /// Flushes this CPU before the request is sent, as some policies do. It is out of line because few policies do.
     #[inline(never)]
     fn flush_here_first(&self, request: Request<'_>) {
         self.flush_here(&request);
