@@ -46,8 +46,8 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         self.flush_range_with(space, va, pages, stride, Tables::Kept, why);
     }
 
-    /// [`flush_range`](Self::flush_range) where page-table pages of the range may have been taken out: for a kernel that frees those pages by
-    /// itself afterwards. [`TlbGather::unmap_table`](crate::TlbGather::unmap_table) keeps them until then. A range of
+    /// [`flush_range`](Self::flush_range) for a kernel that has taken out page-table pages and frees them itself
+    /// afterwards. [`TlbGather::unmap_table`](crate::TlbGather::unmap_table) keeps them until then. A range of
     /// no pages counts as one page: with [`Tables::Freed`] the cached paths to what lies at `va` are flushed.
     ///
     /// `stride` is that of the smallest translation in the range that has not been flushed, not of what a page table
