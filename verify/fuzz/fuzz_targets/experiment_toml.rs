@@ -2,7 +2,7 @@
 #![no_main]
 #![allow(dead_code, reason = "the command's modules serve more than their parser")]
 
-#[path = "../../../cli/src"]
+#[path = "../../../cli/tlbkit/src"]
 mod command {
     pub(crate) mod published;
 }

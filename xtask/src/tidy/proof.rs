@@ -4,7 +4,7 @@ use super::repo::{Repo, Report};
 use super::source::{Source, word_columns};
 
 const INVARIANTS_COUNT: usize = 12;
-const README_TEST: &str = "cli/tests/readme.rs";
+const README_TEST: &str = "cli/tlbkit/tests/readme.rs";
 /// What a line of a README begins with if a reader is meant to type it.
 const COMMANDS: &[&str] = &["cargo ", "tlbkit ", "git ", "$ ", "./", "apt-get ", "sudo "];
 

@@ -15,7 +15,7 @@ const BUILD: &str = "build-zlib.script.txt.zst";
 const STRESS: &str = "stress-ng-tlb-shootdown.script.txt.zst";
 
 fn shared(name: &str) -> String {
-    let data = concat!(env!("CARGO_MANIFEST_DIR"), "/../linux/tlbkit-trace/tests/data");
+    let data = concat!(env!("CARGO_MANIFEST_DIR"), "/../../linux/tlbkit-trace/tests/data");
     Path::new(data).join(name).display().to_string()
 }
 
@@ -104,7 +104,7 @@ fn a_setting_names_what_it_saves_and_a_file_that_warns_of_itself_supports_none()
     assert!(number(kept, "value_ms") > 1.0 && number(kept, "low_ms") <= number(kept, "value_ms"), "{kept}");
     let ceiling = good.iter().find(|row| row["knob"] == "ceiling").unwrap();
     assert_eq!(["faults_saved", "flushes_saved", "calls_saved"].map(|key| number(ceiling, key)), [0.0; 3]);
-    let text = include_str!("../../sim/machines/recent-vm.toml");
+    let text = include_str!("../../../sim/machines/recent-vm.toml");
     let warned = scratch("warned.toml");
     fs::write(&warned, text.replacen("\ndescription", "\ncaution = \"all too noisy\"\ndescription", 1)).unwrap();
     let warned = warned.to_str().unwrap();
@@ -340,7 +340,7 @@ fn no_output_takes_the_place_of_what_is_read_or_of_another_output() {
     let (trace, machine, both) = (scratch("kept.txt.zst"), scratch("kept.toml"), scratch("both"));
     let _ = fs::remove_file(&trace);
     fs::copy(shared(STRESS), &trace).unwrap();
-    fs::write(&machine, include_str!("../../sim/machines/recent-vm.toml")).unwrap();
+    fs::write(&machine, include_str!("../../../sim/machines/recent-vm.toml")).unwrap();
     let [trace, machine, both] = [&trace, &machine, &both].map(|path| path.to_str().unwrap());
     for (arguments, said) in [
         (&["replay", trace, "--html", trace][..], format!("--html {trace}: is the trace, which is read")),
@@ -361,7 +361,7 @@ fn no_output_takes_the_place_of_what_is_read_or_of_another_output() {
         assert_eq!(output.status.code(), Some(2));
     }
     assert_eq!(fs::read(trace).unwrap(), fs::read(shared(STRESS)).unwrap(), "the trace is as it was");
-    assert_eq!(fs::read_to_string(machine).unwrap(), include_str!("../../sim/machines/recent-vm.toml"));
+    assert_eq!(fs::read_to_string(machine).unwrap(), include_str!("../../../sim/machines/recent-vm.toml"));
 }
 
 #[test]

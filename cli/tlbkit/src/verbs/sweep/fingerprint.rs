@@ -46,7 +46,7 @@ mod tests {
 
     use super::*;
 
-    const FILE: &str = include_str!("../../../../sim/machines/recent-vm.toml");
+    const FILE: &str = include_str!("../../../../../sim/machines/recent-vm.toml");
 
     fn machine() -> Machine {
         Machine::builtin("recent-vm").unwrap()

@@ -222,7 +222,7 @@ fn a_standard_error_that_takes_nothing_changes_nothing_else() {
 #[test]
 fn a_machine_is_given_as_the_file_that_it_is() {
     let file = text(&["list", "machines", "--toml", "zen4"]);
-    assert_eq!(file, include_str!("../../sim/machines/zen4.toml"));
+    assert_eq!(file, include_str!("../../../sim/machines/zen4.toml"));
     for line in ["list machines --toml zen5", "list sizes --toml zen4", "list machines --toml zen4 --json"] {
         let output = run(&line.split(' ').collect::<Vec<_>>());
         let message = str::from_utf8(&output.stderr).unwrap();
@@ -276,7 +276,7 @@ fn a_table_says_that_its_intervals_leave_out_the_simulator_s_own_error() {
         let table = text(&[&SHORT[..], &[more]].concat());
         assert_eq!(table.lines().filter(|line| *line == said).count(), 1, "{table}");
     }
-    assert!(include_str!("../../README.md").contains("\n## What comes out\n"));
+    assert!(include_str!("../../../README.md").contains("\n## What comes out\n"));
     let lines = text(&[&SHORT[..], &["--seeds=2", "--json"]].concat());
     let last: Value = serde_json::from_str(lines.lines().last().unwrap()).unwrap();
     assert_eq!(last["interval_of"], "seeds alone");
@@ -297,7 +297,7 @@ fn folder_with_a_warning(name: &str) -> PathBuf {
 fn what_a_machine_file_says_against_itself_is_said_by_all_that_use_it() {
     let folder = folder_with_a_warning("caution");
     let trace =
-        concat!(env!("CARGO_MANIFEST_DIR"), "/../linux/tlbkit-trace/tests/data/stress-ng-tlb-shootdown.script.txt.zst");
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../../linux/tlbkit-trace/tests/data/stress-ng-tlb-shootdown.script.txt.zst");
     let tlbkit = |line: &str| {
         Command::new(env!("CARGO_BIN_EXE_tlbkit")).args(line.split(' ')).current_dir(&folder).output().unwrap()
     };

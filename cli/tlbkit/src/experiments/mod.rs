@@ -45,7 +45,7 @@ macro_rules! registered {
     ($name:ident in $module:ident) => {
         Registered {
             id: stringify!($name),
-            text: include_str!(concat!("../../../sim/experiments/", stringify!($name), ".toml")),
+            text: include_str!(concat!("../../../../sim/experiments/", stringify!($name), ".toml")),
             produce: $module::produce,
         }
     };
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn every_file_of_the_folder_is_registered() {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../sim/experiments");
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../sim/experiments");
         let names = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
         let registered: BTreeSet<_> = ALL.iter().map(|experiment| format!("{}.toml", experiment.id)).collect();
         assert_eq!(names.collect::<BTreeSet<_>>(), registered);

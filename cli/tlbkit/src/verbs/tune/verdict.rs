@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn the_words_of_a_verdict_are_those_of_the_guide() {
-        let guide = include_str!("../../../../docs/traces.md");
+        let guide = include_str!("../../../../../docs/traces.md");
         for worth in [Worth::Certainly, Worth::Perhaps, Worth::No, Worth::Open, Worth::CannotTell, Worth::Withheld] {
             let word = format!("*{}*", worth.label());
             assert!(guide.contains(&word), "docs/traces.md explains {word}");

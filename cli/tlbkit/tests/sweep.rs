@@ -110,7 +110,7 @@ fn a_killed_shard_goes_on_where_it_stopped() {
 
 /// A plan of one point on `mine.toml`, a machine with a context switch of `cycles`.
 fn plan_on_a_file(folder: &Path, cycles: u32) {
-    let built_in = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sim/machines/recent-bare.toml");
+    let built_in = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sim/machines/recent-bare.toml");
     let text = fs::read_to_string(built_in).unwrap();
     let (from, to) = ("context_switch_base = { value = 2090", format!("context_switch_base = {{ value = {cycles}"));
     assert!(text.contains(from));
@@ -230,7 +230,7 @@ fn rows_of_block(block: &str, folder: &Path) -> String {
 
 #[test]
 fn what_the_page_on_sweeps_says_gives_the_same_bytes_whoever_runs_the_shards() {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/sweeps.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/sweeps.md");
     let page = fs::read_to_string(page).unwrap();
     let blocks: Vec<_> =
         page.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap_or_default()).collect();

@@ -177,7 +177,7 @@ fn check_rule(place: &FilePosition<'_>, rule: &Rule, expected: &[Expected]) -> R
 /// An experiment as `sim/experiments/` has it, for tests.
 #[cfg(test)]
 pub(crate) fn builtin(id: &str) -> Experiment {
-    let path = format!("{}/../sim/experiments/{id}.toml", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("{}/../../sim/experiments/{id}.toml", env!("CARGO_MANIFEST_DIR"));
     experiment(&path, &std::fs::read_to_string(&path).unwrap()).unwrap()
 }
 
@@ -185,11 +185,11 @@ pub(crate) fn builtin(id: &str) -> Experiment {
 mod tests {
     use super::*;
 
-    const RANGE: &str = include_str!("../../../sim/experiments/range.toml");
-    const PTI: &str = include_str!("../../../sim/experiments/pti.toml");
-    const BATCH: &str = include_str!("../../../sim/experiments/batch.toml");
-    const STORM: &str = include_str!("../../../sim/experiments/storm.toml");
-    const PCID: &str = include_str!("../../../sim/experiments/pcid.toml");
+    const RANGE: &str = include_str!("../../../../sim/experiments/range.toml");
+    const PTI: &str = include_str!("../../../../sim/experiments/pti.toml");
+    const BATCH: &str = include_str!("../../../../sim/experiments/batch.toml");
+    const STORM: &str = include_str!("../../../../sim/experiments/storm.toml");
+    const PCID: &str = include_str!("../../../../sim/experiments/pcid.toml");
 
     /// The error after `from` became `to` in a good file; panics if there is none or it has several lines.
     fn fault(text: &str, from: &str, to: &str) -> String {

@@ -15,7 +15,7 @@ const BUILD: &str = "build-zlib.script.txt.zst";
 const STRESS: &str = "stress-ng-tlb-shootdown.script.txt.zst";
 
 fn shared(name: &str) -> String {
-    let data = concat!(env!("CARGO_MANIFEST_DIR"), "/../linux/tlbkit-trace/tests/data");
+    let data = concat!(env!("CARGO_MANIFEST_DIR"), "/../../linux/tlbkit-trace/tests/data");
     Path::new(data).join(name).display().to_string()
 }
 
