@@ -28,7 +28,7 @@ const BOOTS: &[(&str, i32, &str, Threads)] = &[
     ("no-ipi", 35, "late", Threads::Parallel),
     ("no-invlpg", 35, "failed", Threads::Parallel),
     ("nested", 37, "misuse", Threads::Parallel),
-    // Three ways to end a space that an idle CPU holds: `ticks` of the line `destroy` are compared in docs/porting.md.
+    // Three ways to end a space that an idle CPU holds; docs/kernel/ compares `ticks` of the line `destroy`.
     ("", 33, "all", Threads::Repeatable),
     ("counted", 33, "all", Threads::Repeatable),
     ("shot-down", 33, "all", Threads::Repeatable),

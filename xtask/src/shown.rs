@@ -42,11 +42,11 @@ impl Rows {
     /// If a page cannot be read.
     pub(crate) fn faults(&self, root: &Path) -> Result<Vec<String>> {
         let page = |path: &str| fs::read_to_string(root.join(path)).with_context(|| path.to_owned());
-        let (readme, reproduce, picture) = (page("README.md")?, page("docs/reproduce.md")?, page("docs/pcid.svg")?);
+        let (readme, reproduce, picture) = (page("README.md")?, page("docs/lab/reproduce.md")?, page("docs/pcid.svg")?);
         let mut faults = Vec::new();
         let summaries = self.summaries();
         let lines = summaries.iter().map(Summary::line).filter(|line| !reproduce.contains(line));
-        faults.extend(lines.map(|line| format!("docs/reproduce.md lacks `{line}`")));
+        faults.extend(lines.map(|line| format!("docs/lab/reproduce.md lacks `{line}`")));
         let sentence = summaries.last().map(Summary::sentence).unwrap_or_default();
         if !readme.contains(&sentence) {
             faults.push(format!("README.md lacks `{sentence}`"));
@@ -120,7 +120,7 @@ impl Summary {
         Self { name: name.to_owned(), kinds, error_pct, null_error_pct, figures }
     }
 
-    /// Its line in docs/reproduce.md.
+    /// Its line in docs/lab/reproduce.md.
     fn line(&self) -> String {
         let kinds = self.kinds.map(|(held, all)| format!("{held} of {all}")).join(" | ");
         let [error, null] =

@@ -230,7 +230,7 @@ fn rows_of_block(block: &str, folder: &Path) -> String {
 
 #[test]
 fn what_the_page_on_sweeps_says_gives_the_same_bytes_whoever_runs_the_shards() {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/sweeps.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/lab/sweeps.md");
     let page = fs::read_to_string(page).unwrap();
     let blocks: Vec<_> =
         page.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap_or_default()).collect();

@@ -1,6 +1,6 @@
 // tlbkit: the TLB subsystem of an x86-64 kernel. SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Generated from lib/tlbkit-c/src by cbindgen; do not edit. docs/porting.md says what to call where.
+// Generated from lib/tlbkit-c/src by cbindgen; do not edit. docs/kernel/ says what to call where.
 //
 // Every pointer must point to what the comment of its function says; null and misaligned pointers are refused. Choices
 // are passed as plain integers, and their comment names the enum. A function may be called on any CPU, and `cpu` is the
@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 // A hash of this file: `tlbkit_header_fits` compares it with the one in the archive.
-#define TLBKIT_INTERFACE 0xcf899e5827a5c90bull
+#define TLBKIT_INTERFACE 0xd1d31d473450bb71ull
 // For gcc and clang.
 #define TLBKIT_ALIGNED(bytes) __attribute__((aligned(bytes)))
 #define TLBKIT_MUST_USE __attribute__((warn_unused_result))

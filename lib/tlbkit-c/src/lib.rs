@@ -49,5 +49,5 @@ pub mod x86;
 
 /// The Rust of the porting guide, compiled.
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/porting.md")]
+#[doc = include_str!("../../../docs/kernel/reference.md")]
 pub struct PortingGuide;

@@ -1,4 +1,4 @@
-//! The misuse in docs/porting.md that the compiler refuses, each next to the correct code, which compiles.
+//! The misuse in docs/kernel/reference.md that the compiler refuses, each next to the correct code, which compiles.
 //!
 //! Switching spaces, answering or coming online with interrupts on:
 //!

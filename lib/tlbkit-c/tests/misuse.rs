@@ -1,4 +1,4 @@
-//! The table of misuse in docs/porting.md: each row is a test in each language, or the compiler's word.
+//! The table of misuse in docs/kernel/reference.md: each row is a test in each language, or the compiler's word.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -182,9 +182,9 @@ fn each_misuse_of_the_guide_has_its_tests() -> Result<()> {
             assert!(is_tested, "{row}: no test {name} of the C interface");
         }
     }
-    let guide = fs::read_to_string(here.join("../../docs/porting.md"))?;
+    let guide = fs::read_to_string(here.join("../../docs/kernel/reference.md"))?;
     let listed: Vec<&str> = ROWS.iter().map(|row| row.0).collect();
-    assert_eq!(rows_of(&guide), listed, "the table of docs/porting.md, and the tests of its rows");
+    assert_eq!(rows_of(&guide), listed, "the table of docs/kernel/reference.md, and the tests of its rows");
     Ok(())
 }
 

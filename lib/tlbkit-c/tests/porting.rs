@@ -1,4 +1,4 @@
-//! The C of docs/porting.md compiles, as a kernel's objects do; its Rust is a doctest of the crate.
+//! The C of docs/kernel/reference.md compiles, as a kernel's objects do; its Rust is a doctest of the crate.
 
 #[path = "tools/mod.rs"]
 mod tools;
@@ -18,9 +18,9 @@ fn blocks(text: &str, language: &str) -> Vec<String> {
 
 #[test]
 fn the_c_of_the_porting_guide_compiles_as_one_kernel_file() -> Result<()> {
-    let guide = std::fs::read_to_string(crate_dir().join("../../docs/porting.md"))?;
+    let guide = std::fs::read_to_string(crate_dir().join("../../docs/kernel/reference.md"))?;
     let found = blocks(&guide, "c");
-    assert!(found.len() >= 5, "only {} blocks of C in docs/porting.md", found.len());
+    assert!(found.len() >= 5, "only {} blocks of C in docs/kernel/reference.md", found.len());
     let source = scratch("porting")?.join("porting.c");
     std::fs::write(&source, found.join("\n"))?;
     let mut gcc = Command::new("gcc");
@@ -37,7 +37,7 @@ fn cells(guide: &str, name: &str) -> Option<Vec<u64>> {
 
 #[test]
 fn the_sizes_of_the_guide_are_the_library_s() -> Result<()> {
-    let guide = std::fs::read_to_string(crate_dir().join("../../docs/porting.md"))?;
+    let guide = std::fs::read_to_string(crate_dir().join("../../docs/kernel/reference.md"))?;
     let (machines, layout) = ([8, 64, 512, 4096], tlbkit_c::storage::tlbkit_layout());
     let set = machines.map(|cpus| 8 * tlbkit_c::space::tlbkit_set_words(cpus) as u64);
     assert_eq!(cells(&guide, "each CPU"), Some(vec![layout.cpu_state_bytes; 4]));
@@ -59,9 +59,9 @@ fn blocks_are_found_by_language() {
 /// What a reader of the guide searches for is what the library says.
 #[test]
 fn the_words_of_the_misuse_table_are_the_librarys() -> Result<()> {
-    let guide = std::fs::read_to_string(crate_dir().join("../../docs/porting.md"))?;
+    let guide = std::fs::read_to_string(crate_dir().join("../../docs/kernel/reference.md"))?;
     let table = guide.split_once("| misuse | seen in Rust |").and_then(|(_, rest)| rest.split_once("\n\n"));
-    let (table, _) = table.ok_or("no table of misuse in docs/porting.md")?;
+    let (table, _) = table.ok_or("no table of misuse in docs/kernel/reference.md")?;
     let sources = [
         "cpu/mod.rs",
         "addr.rs",

@@ -1,5 +1,5 @@
 //! What documents say of the source is so: `docs/verification.md` names files and tests that exist, `docs/glossary.md`
-//! names that exist; each rule that is cited stands in `docs/rules.md`, each source's short name in `docs/sources.md`.
+//! names that exist; `docs/kernel/rules.md` states each cited rule, and `docs/lab/sources.md` lists each cited source.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -108,7 +108,7 @@ fn cited(text: &str) -> Vec<&str> {
 
 #[test]
 fn every_rule_of_the_checklist_is_stated_once_and_in_order() {
-    let rules = fs::read_to_string(root().join("docs/rules.md")).expect("docs/rules.md");
+    let rules = fs::read_to_string(root().join("docs/kernel/rules.md")).expect("docs/kernel/rules.md");
     let stated = rules.lines().filter_map(|line| line.strip_prefix("- **")?.split_once("** "));
     let stated: Vec<_> = stated.map(|(number, _)| number.to_owned()).collect();
     let expected: Vec<_> = GROUPS.iter().flat_map(|&(first, last)| first..=last).map(|n| format!("C-{n:02}")).collect();
@@ -117,7 +117,7 @@ fn every_rule_of_the_checklist_is_stated_once_and_in_order() {
 
 #[test]
 fn every_rule_that_is_cited_is_stated() {
-    let rules = fs::read_to_string(root().join("docs/rules.md")).expect("docs/rules.md");
+    let rules = fs::read_to_string(root().join("docs/kernel/rules.md")).expect("docs/kernel/rules.md");
     let mut citations = 0;
     for folder in CITING {
         texts(&root().join(folder), &mut |path, text| {
@@ -132,7 +132,7 @@ fn every_rule_that_is_cited_is_stated() {
 
 #[test]
 fn every_source_of_a_machine_is_listed_or_says_that_there_is_none() {
-    let sources = fs::read_to_string(root().join("docs/sources.md")).expect("docs/sources.md");
+    let sources = fs::read_to_string(root().join("docs/lab/sources.md")).expect("docs/lab/sources.md");
     let rows = sources.lines().filter_map(|line| line.strip_prefix("| ")?.split_once(" | "));
     let names: Vec<_> = rows.flat_map(|(names, _)| names.split(", ")).map(str::to_owned).collect();
     let known = |text: &str| {
@@ -144,7 +144,7 @@ fn every_source_of_a_machine_is_listed_or_says_that_there_is_none() {
         for (n, line) in text.lines().enumerate() {
             let Some((_, rest)) = line.split_once("source = \"") else { continue };
             let source = rest.split('"').next().unwrap_or_default();
-            assert!(known(source), "{}:{}: docs/sources.md lists no `{source}`", path.display(), n + 1);
+            assert!(known(source), "{}:{}: docs/lab/sources.md lists no `{source}`", path.display(), n + 1);
         }
     });
 }

@@ -14,7 +14,7 @@ const GROUP: &str = "load";
 const TEST: &str = "load/all";
 /// Minutes of the same on stock Linux, which warns by itself when CPUs go and come: what it warns of is not ours.
 const STOCK_MINUTES: u64 = 5;
-/// Places at which stock Linux 6.12.117 warned when a CPU went, in longer runs than that (docs/linux.md).
+/// Places at which stock Linux 6.12.117 warned when a CPU went, in longer runs than that (docs/kernel/linux-port.md).
 const SEEN_ON_STOCK: [&str; 2] = ["kernel/sched/core.c:8365", "kernel/sched/deadline.c:265"];
 
 /// Runs it on stock Linux for a while and on ours for `minutes`. False if ours did not do its work, or warned of

@@ -18,7 +18,7 @@ const TEXT_BYTES_MAX: u64 = 51_300;
 const FAST_TEXT_BYTES_MAX: u64 = 41_100;
 const CPU_BYTES_MAX: u64 = 512;
 
-/// As docs/porting.md says: what a kernel must have left on the stack of its interrupt handler, and elsewhere.
+/// As docs/kernel/reference.md says: what a kernel must have left on the stack of its interrupt handler, and elsewhere.
 const fn stack_bytes_max(function: &str) -> u64 {
     match function.as_bytes() {
         b"tlbkit_answer" => 896,
@@ -119,7 +119,7 @@ fn the_fast_archive_obeys_them_too_and_is_smaller() -> Result<()> {
 #[test]
 fn the_linker_script_of_the_guide_places_every_section() -> Result<()> {
     let Some(archive) = archive("x86")? else { return Ok(()) };
-    let guide = std::fs::read_to_string(crate_dir().join("../../docs/porting.md"))?;
+    let guide = std::fs::read_to_string(crate_dir().join("../../docs/kernel/reference.md"))?;
     let block = guide.split_once("```ld\n").and_then(|(_, rest)| rest.split_once("```"));
     let dir = scratch("guide-link")?;
     std::fs::write(dir.join("kernel.ld"), block.ok_or("no script in the guide")?.0)?;

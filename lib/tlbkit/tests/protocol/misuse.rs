@@ -1,4 +1,4 @@
-//! Misuse that the protocol notices, as the table of docs/porting.md has it: each with the words that a kernel reads.
+//! Misuse that the protocol notices: rows of the table in docs/kernel/reference.md, each with what it panics with.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -1,4 +1,4 @@
-//! The histogram of flush sizes, with the columns that document 003 of docs/sources.md prints.
+//! The histogram of flush sizes, with the columns that document 003 of docs/lab/sources.md prints.
 
 use crate::event::FlushSize;
 use std::collections::BTreeMap;

@@ -29,7 +29,7 @@ const FOLDER: &str = "report";
 #[derive(Args)]
 #[command(after_help = "Examples:\n  tlbkit reproduce pcid pti\n  tlbkit reproduce concurrent arena --priors 20\n\n\
     Exit status: 0 every verdict is as recorded, known misses included; 1 one has changed, in either direction.\n\
-    docs/reproduce.md says what the model lacks where a prediction misses.")]
+    docs/lab/reproduce.md says what the model lacks where a prediction misses.")]
 pub(crate) struct ReproduceArguments {
     /// Experiments of `tlbkit list experiments`; all by default
     ids: Vec<String>,
@@ -187,7 +187,7 @@ fn conclude(report: &Report, arguments: &ReproduceArguments, format: Format) -> 
         say!("rules: so many figures of a kind must be in band; each is a row of its own, with its limit");
         say!("report: {}", arguments.file().display());
         match tally.changed {
-            0 => say!("Every verdict is as recorded; docs/reproduce.md says what the model lacks where one misses."),
+            0 => say!("Every verdict is as recorded; docs/lab/reproduce.md says why a prediction misses."),
             changed => say!("Changed verdicts: {changed}. Mend the cause, or record them in sim/experiments/."),
         }
     }

@@ -114,10 +114,10 @@ mod tests {
 
     #[test]
     fn the_words_of_a_verdict_are_those_of_the_guide() {
-        let guide = include_str!("../../../../../docs/traces.md");
+        let guide = include_str!("../../../../../docs/linux/guide.md");
         for worth in [Worth::Certainly, Worth::Perhaps, Worth::No, Worth::Open, Worth::CannotTell, Worth::Withheld] {
             let word = format!("*{}*", worth.label());
-            assert!(guide.contains(&word), "docs/traces.md explains {word}");
+            assert!(guide.contains(&word), "docs/linux/guide.md explains {word}");
         }
         assert_eq!(sentence_case("cannot tell"), "Cannot tell");
     }
