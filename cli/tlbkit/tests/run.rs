@@ -296,8 +296,10 @@ fn folder_with_a_warning(name: &str) -> PathBuf {
 #[test]
 fn what_a_machine_file_says_against_itself_is_said_by_all_that_use_it() {
     let folder = folder_with_a_warning("caution");
-    let trace =
-        concat!(env!("CARGO_MANIFEST_DIR"), "/../../linux/tlbkit-trace/tests/data/stress-ng-tlb-shootdown.script.txt.zst");
+    let trace = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../linux/tlbkit-trace/tests/data/stress-ng-tlb-shootdown.script.txt.zst"
+    );
     let tlbkit = |line: &str| {
         Command::new(env!("CARGO_BIN_EXE_tlbkit")).args(line.split(' ')).current_dir(&folder).output().unwrap()
     };

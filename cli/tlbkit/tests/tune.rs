@@ -10,7 +10,8 @@ use command::text;
 use serde_json::Value;
 use tempfile::NamedTempFile;
 
-const BUILD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../linux/tlbkit-trace/tests/data/build-zlib.script.txt.zst");
+const BUILD: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../../linux/tlbkit-trace/tests/data/build-zlib.script.txt.zst");
 
 fn rows(arguments: &[&str]) -> Vec<Value> {
     text(arguments).lines().map(|line| serde_json::from_str(line).expect("a row is JSON")).collect()
