@@ -123,7 +123,7 @@ fn every_command_of_the_readme_works() {
 /// What the guide for kernels shows in a line of its text.
 #[test]
 fn every_run_of_the_guide_works() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/kernel/reference.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/kernel/recipes.md");
     let guide = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let spans = guide.split('`').filter(|span| span.starts_with("tlbkit run "));
     let lines: Vec<String> = spans.map(|span| span.replace('\n', " ")).collect();

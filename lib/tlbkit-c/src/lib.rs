@@ -47,7 +47,8 @@ pub mod values;
 #[cfg(feature = "x86")]
 pub mod x86;
 
-/// The Rust of the porting guide, compiled.
+/// The Rust of the tutorial for kernels and of its recipes, compiled.
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/kernel/reference.md")]
-pub struct PortingGuide;
+#[doc = include_str!("../../../docs/kernel/tutorial.md")]
+#[doc = include_str!("../../../docs/kernel/recipes.md")]
+pub struct GuideForKernels;

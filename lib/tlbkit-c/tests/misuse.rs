@@ -19,7 +19,7 @@ const ROWS: &[(&str, &[&str], &[&str])] = &[
         &["every_call_in_another_cpus_name_is_refused"],
     ),
     (
-        "a task migrates while it flushes, waits, issues a flush, or asks whether one is over",
+        "a task migrates during a flush, a wait, an issue or a look",
         &[
             "a_task_that_migrates_in_a_wait_answers_for_nobody",
             "a_task_that_migrated_is_told_when_the_wait_ends",
@@ -53,7 +53,7 @@ const ROWS: &[(&str, &[&str], &[&str])] = &[
         &["who_only_waits_for_a_lost_interrupt_is_told_in_the_hook"],
     ),
     (
-        "a flush with interrupts off, while other CPUs must be told",
+        "a flush with interrupts off, and others must be asked",
         &[
             "inv_7_waiting_with_interrupts_off_is_an_error",
             "inv_7_flushing_with_interrupts_off_is_fine_where_nobody_must_be_told",
@@ -108,7 +108,7 @@ const ROWS: &[(&str, &[&str], &[&str])] = &[
         &["a_cpu_can_leave_and_come_back"],
     ),
     (
-        "a top-level table that begins no page, or its virtual address",
+        "a top-level table that begins no page, or is virtual",
         &["a_table_that_begins_no_page_is_refused"],
         &["a_bad_setup_is_refused", "a_bad_space_is_refused"],
     ),

@@ -26,11 +26,11 @@ fn by_thousands(number: u64) -> String {
 fn the_end_of_a_space_interrupts_nobody_unless_its_holders_are_shot_down() {
     use LazyReferences::{Awaited, Counted, ShotDown};
     let [shot_down, counted, awaited] = [ShotDown, Counted, Awaited].map(outcome);
-    let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/kernel/reference.md");
+    let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/kernel/recipes.md");
     let guide = std::fs::read_to_string(guide).unwrap();
     for outcome in [&shot_down, &counted, &awaited] {
         let said = format!("| {} | {} |", outcome.flushes.exit_interrupts, by_thousands(outcome.elapsed_cycles));
-        assert!(guide.contains(&said), "docs/kernel/reference.md does not say `{said}`");
+        assert!(guide.contains(&said), "docs/kernel/recipes.md does not say `{said}`");
     }
     assert!(shot_down.flushes.exit_interrupts >= 100, "a CPU holds the space when it ends");
     assert_eq!((counted.flushes.exit_interrupts, awaited.flushes.exit_interrupts), (0, 0));

@@ -1,8 +1,8 @@
 //! A model of the protocol, small enough to be explored to the end.
 //!
 //! Each CPU is a stack of steps, and a step is one access to what CPUs share; plain stores go through a store buffer,
-//! as x86 has them. An interrupt puts its own steps on top. `docs/model.md` says which function of `tlbkit` each step
-//! stands for, and what is left out.
+//! as x86 has them. An interrupt puts its own steps on top. [`step::Step`] says which functions of `tlbkit` each step
+//! stands for, and `docs/verification.md` what is left out.
 #![forbid(unsafe_code)]
 
 mod absence;

@@ -34,7 +34,7 @@
 //! mailbox does not change while it is read, a request that is sent twice is carried out once, and an IPI that finds
 //! nothing to do does no harm (C-56, C-63). There is no lock and no queue: initiators do not disturb each other.
 //!
-//! `docs/kernel/life-of-an-unmap.md` follows one call through these files.
+//! `docs/kernel/inside.md` follows one call through these files.
 
 mod answer;
 pub(crate) mod batch;
