@@ -28,6 +28,8 @@ pub const FAULT_WRITE: u32 = 2;
 const MADV_DONTNEED: u32 = 4;
 const MADV_FREE: u32 = 8;
 const MADV_REMOVE: u32 = 9;
+/// Advice of `madvise`: the kernel may merge the pages with others of the same content.
+pub const MADV_MERGEABLE: u32 = 12;
 const MADV_DONTNEED_LOCKED: u32 = 24;
 const MADV_GUARD_INSTALL: u32 = 102;
 
@@ -52,6 +54,27 @@ pub enum Advice {
     Guard,
     /// Nothing is given back, or the call does not say what is: with `MADV_PAGEOUT` the state of memory decides.
     Other,
+}
+
+/// Linux's name of the advice with this number, without `MADV_`.
+#[must_use]
+pub const fn advice_label(number: u64) -> &'static str {
+    match number as u32 {
+        MADV_DONTNEED => "DONTNEED",
+        MADV_FREE => "FREE",
+        MADV_REMOVE => "REMOVE",
+        MADV_MERGEABLE => "MERGEABLE",
+        13 => "UNMERGEABLE",
+        14 => "HUGEPAGE",
+        15 => "NOHUGEPAGE",
+        20 => "COLD",
+        21 => "PAGEOUT",
+        MADV_DONTNEED_LOCKED => "DONTNEED_LOCKED",
+        25 => "COLLAPSE",
+        MADV_GUARD_INSTALL => "GUARD_INSTALL",
+        103 => "GUARD_REMOVE",
+        _ => "of another kind",
+    }
 }
 
 impl Advice {

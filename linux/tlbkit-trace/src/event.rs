@@ -3,8 +3,7 @@
 use crate::names::{Code, Name, StackId};
 
 /// A flush that comes at most this long after a user fault of the same thread, in nanoseconds, is taken to be caused by
-/// the fault. Copies of shared pages take less time, and in the traces that were tried nearly every flush found its
-/// cause.
+/// the fault, where no stack tells better.
 pub(crate) const FAULT_WINDOW_NS: u64 = 50_000;
 /// The most threads that are followed. If there are more, all are forgotten and learned anew.
 pub(crate) const MAX_THREADS: usize = 1 << 18;
@@ -260,7 +259,7 @@ pub enum Fan {
     Many,
 }
 
-/// The system calls that create, change or end address spaces.
+/// The system calls that create, change or end address spaces, or take pages of files away from them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 #[expect(missing_docs, reason = "they are the system calls of these names")]
@@ -276,11 +275,22 @@ pub enum Syscall {
     Vfork,
     Execve,
     ExitGroup,
+    Ftruncate,
+    Truncate,
+    Fallocate,
+    PkeyMprotect,
+    ProcessMadvise,
+    Shmdt,
+    Msync,
+    Fsync,
+    Fdatasync,
+    Mbind,
+    MovePages,
 }
 
 impl Syscall {
     /// All of these system calls, in the order of their declaration.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 22] = [
         Self::Mmap,
         Self::Munmap,
         Self::Mprotect,
@@ -292,6 +302,17 @@ impl Syscall {
         Self::Vfork,
         Self::Execve,
         Self::ExitGroup,
+        Self::Ftruncate,
+        Self::Truncate,
+        Self::Fallocate,
+        Self::PkeyMprotect,
+        Self::ProcessMadvise,
+        Self::Shmdt,
+        Self::Msync,
+        Self::Fsync,
+        Self::Fdatasync,
+        Self::Mbind,
+        Self::MovePages,
     ];
 
     /// Linux's name of the system call.
@@ -309,6 +330,17 @@ impl Syscall {
             Self::Vfork => "vfork",
             Self::Execve => "execve",
             Self::ExitGroup => "exit_group",
+            Self::Ftruncate => "ftruncate",
+            Self::Truncate => "truncate",
+            Self::Fallocate => "fallocate",
+            Self::PkeyMprotect => "pkey_mprotect",
+            Self::ProcessMadvise => "process_madvise",
+            Self::Shmdt => "shmdt",
+            Self::Msync => "msync",
+            Self::Fsync => "fsync",
+            Self::Fdatasync => "fdatasync",
+            Self::Mbind => "mbind",
+            Self::MovePages => "move_pages",
         }
     }
 
@@ -327,6 +359,17 @@ impl Syscall {
             Self::Vfork => &[],
             Self::Execve => &["filename"],
             Self::ExitGroup => &["error_code"],
+            Self::Ftruncate => &["fd", "length"],
+            Self::Truncate => &["path", "length"],
+            Self::Fallocate => &["fd", "mode", "offset", "len"],
+            Self::PkeyMprotect => &["start", "len", "prot", "pkey"],
+            Self::ProcessMadvise => &["pidfd", "vec", "vlen", "behavior"],
+            Self::Shmdt => &["shmaddr"],
+            Self::Msync => &["start", "len", "flags"],
+            Self::Fsync => &["fd"],
+            Self::Fdatasync => &["fd"],
+            Self::Mbind => &["start", "len", "mode"],
+            Self::MovePages => &["pid", "nr_pages"],
         }
     }
 }

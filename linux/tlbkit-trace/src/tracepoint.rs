@@ -98,10 +98,41 @@ catalogue! {
     CallBegin "csd:csd_function_entry" ["func" C, "csd" N],
     CallEnd "csd:csd_function_exit" ["func" C, "csd" N],
     Map "PERF_RECORD_MMAP2" ["address" N, "bytes" N, "offset" N, "protection" N, "file" T],
+    EnterFtruncate "syscalls:sys_enter_ftruncate" ["fd" N, "length" N],
+    EnterTruncate "syscalls:sys_enter_truncate" ["path" N, "length" N],
+    EnterFallocate "syscalls:sys_enter_fallocate" ["fd" N, "mode" N, "offset" N, "len" N],
+    EnterPkeyMprotect "syscalls:sys_enter_pkey_mprotect" ["start" N, "len" N, "prot" N, "pkey" N],
+    EnterProcessMadvise "syscalls:sys_enter_process_madvise" ["pidfd" N, "vec" N, "vlen" N, "behavior" N],
+    EnterShmdt "syscalls:sys_enter_shmdt" ["shmaddr" N],
+    EnterMsync "syscalls:sys_enter_msync" ["start" N, "len" N, "flags" N],
+    EnterFsync "syscalls:sys_enter_fsync" ["fd" N],
+    EnterFdatasync "syscalls:sys_enter_fdatasync" ["fd" N],
+    EnterMbind "syscalls:sys_enter_mbind" ["start" N, "len" N, "mode" N],
+    EnterMovePages "syscalls:sys_enter_move_pages" ["pid" N, "nr_pages" N],
+    LeaveFtruncate "syscalls:sys_exit_ftruncate" ["ret" N],
+    LeaveTruncate "syscalls:sys_exit_truncate" ["ret" N],
+    LeaveFallocate "syscalls:sys_exit_fallocate" ["ret" N],
+    LeavePkeyMprotect "syscalls:sys_exit_pkey_mprotect" ["ret" N],
+    LeaveProcessMadvise "syscalls:sys_exit_process_madvise" ["ret" N],
+    LeaveShmdt "syscalls:sys_exit_shmdt" ["ret" N],
+    LeaveMsync "syscalls:sys_exit_msync" ["ret" N],
+    LeaveFsync "syscalls:sys_exit_fsync" ["ret" N],
+    LeaveFdatasync "syscalls:sys_exit_fdatasync" ["ret" N],
+    LeaveMbind "syscalls:sys_exit_mbind" ["ret" N],
+    LeaveMovePages "syscalls:sys_exit_move_pages" ["ret" N],
 }
 
 /// The names of all tracepoints that this library uses, as `perf record -e` takes them. A kernel may lack some of them.
-pub const EVENTS: &[&str] = NAMES.split_at(Tracepoint::Map as usize).0;
+pub const EVENTS: &[&str] = &TRACED;
+
+const TRACED: [&str; NAMES.len() - 1] = {
+    let (mut traced, mut at) = ([""; NAMES.len() - 1], 0);
+    while at < traced.len() {
+        traced[at] = NAMES[if at < Tracepoint::Map as usize { at } else { at + 1 }];
+        at += 1;
+    }
+    traced
+};
 
 /// The number that stands for [`EventKind::Lost`] in the compact form: it is no tracepoint.
 pub(crate) const LOST_TAG: u8 = 255;
@@ -177,12 +208,27 @@ impl Tracepoint {
     }
 
     fn system_call(self, f: &Fields) -> Option<EventKind> {
-        let tag = self as u8;
-        let call = |first: Self| Syscall::ALL.get(tag.checked_sub(first as u8)? as usize).copied();
-        if let Some(call) = call(Self::LeaveMmap) {
+        let is_this = |tracepoint: fn(Syscall) -> Self| Syscall::ALL.into_iter().find(|&call| tracepoint(call) == self);
+        if let Some(call) = is_this(Self::leave) {
             return Some(EventKind::Leave { call, result: f[0] as i64 });
         }
-        call(Self::EnterMmap).map(|call| EventKind::Enter { call, args: *f })
+        is_this(Self::enter).map(|call| EventKind::Enter { call, args: *f })
+    }
+
+    /// The tracepoint at which a system call begins. The calls from `ftruncate` on came later than the rest.
+    fn enter(call: Syscall) -> Self {
+        match (call as u8).checked_sub(Syscall::Ftruncate as u8) {
+            Some(later) => Self::offset(Self::EnterFtruncate, later),
+            None => Self::offset(Self::EnterMmap, call as u8),
+        }
+    }
+
+    /// The tracepoint at which a system call ends.
+    fn leave(call: Syscall) -> Self {
+        match (call as u8).checked_sub(Syscall::Ftruncate as u8) {
+            Some(later) => Self::offset(Self::LeaveFtruncate, later),
+            None => Self::offset(Self::LeaveMmap, call as u8),
+        }
     }
 
     /// The tracepoint and the fields of an event, or none for [`EventKind::Lost`]. The inverse of [`Tracepoint::kind`].
@@ -207,8 +253,8 @@ impl Tracepoint {
             EventKind::Fault { mode, address, ip, error_code } => {
                 Self::offset(Self::FaultUser, mode as u8).with([address, ip.0, error_code.into()])
             }
-            EventKind::Enter { call, args } => Self::offset(Self::EnterMmap, call as u8).with(args),
-            EventKind::Leave { call, result } => Self::offset(Self::LeaveMmap, call as u8).with([result as u64]),
+            EventKind::Enter { call, args } => Self::enter(call).with(args),
+            EventKind::Leave { call, result } => Self::leave(call).with([result as u64]),
             EventKind::CallInterrupt { edge, fan } => {
                 Self::offset(Self::SingleBegin, fan as u8 * 2 + edge as u8).with([])
             }
@@ -252,10 +298,10 @@ mod tests {
     #[test]
     fn the_arguments_of_system_calls_are_those_of_the_catalogue() {
         for call in Syscall::ALL {
-            let spec = Tracepoint::offset(Tracepoint::EnterMmap, call as u8).spec();
+            let spec = Tracepoint::enter(call).spec();
             assert_eq!(spec.event, format!("syscalls:sys_enter_{}", call.label()));
             assert!(spec.fields.iter().map(|field| field.0).eq(call.arguments().iter().copied()));
-            let spec = Tracepoint::offset(Tracepoint::LeaveMmap, call as u8).spec();
+            let spec = Tracepoint::leave(call).spec();
             assert_eq!(spec.event, format!("syscalls:sys_exit_{}", call.label()));
         }
     }

@@ -2,20 +2,24 @@
 
 use super::mapping::{Mapping, Spaces};
 use super::request::Place;
-use super::why::{Past, Why};
+use super::why::{Shown, Why};
 use crate::abi::CLONE_VM;
 use crate::event::{Event, FAULT_WINDOW_NS, MAX_THREADS, Syscall};
 use crate::names::{Names, StackId};
 use rustc_hash::FxHashMap;
+
+/// The most that is counted for a flush in a system call of whose begin no event tells, in nanoseconds.
+const UNRECORDED_NS: u64 = 20_000;
 
 /// What a flush is for, and which memory it means.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Purpose {
     pub(super) why: Why,
     pub(super) mapping: Mapping,
-    /// The CPU time of the thread since the fault that led to the flush, in nanoseconds, without what an earlier flush
-    /// of the same fault has counted. 0 if no fault led to it.
-    pub(super) since_fault_ns: u64,
+    /// The CPU time of the thread from the fault that led to the flush, in nanoseconds, without what an earlier flush
+    /// of the same fault has counted. In a system call that is not recorded, from the last event of the thread, and at
+    /// most [`UNRECORDED_NS`]. 0 if the whole call is counted when it ends.
+    pub(super) before_ns: u64,
 }
 
 /// The system call that a thread is in.
@@ -27,6 +31,8 @@ struct Call {
     mapping: Mapping,
     /// The CPU time that the thread had used when the call began, in nanoseconds.
     since_ns: u64,
+    /// How many pages it gives back.
+    pages: u64,
     /// The row of the last flush in this call, if there was one.
     row: Option<usize>,
 }
@@ -45,12 +51,19 @@ struct Fault {
 struct Doing {
     call: Option<Call>,
     fault: Option<Fault>,
+    /// The CPU time that the thread had used at its last event, in nanoseconds.
+    seen_ns: u64,
+    /// Whether that event was a page fault.
+    has_just_faulted: bool,
     has_ended: bool,
 }
 
 /// A system call that has ended.
 pub(super) struct Left {
     pub(super) args: [u64; 5],
+    pub(super) mapping: Mapping,
+    /// How many pages it gave back.
+    pub(super) pages: u64,
     /// The row of its last flush, and the CPU time that the thread had used when the call began, in nanoseconds. None
     /// if it did not flush.
     pub(super) row: Option<(usize, u64)>,
@@ -61,7 +74,7 @@ pub(super) struct Left {
 pub(super) struct Doings {
     threads: FxHashMap<i32, Doing>,
     /// The purpose that each stack shows which was looked at, if it shows one.
-    stacks: FxHashMap<StackId, Option<Why>>,
+    stacks: FxHashMap<StackId, Option<Shown>>,
 }
 
 impl Doings {
@@ -73,9 +86,27 @@ impl Doings {
     }
 
     /// The thread enters a system call. `since_ns` is the CPU time that it has used, in nanoseconds.
-    pub(super) fn enter(&mut self, tid: i32, call: Syscall, args: &[u64; 5], spaces: &Spaces, pid: i32, since_ns: u64) {
+    pub(super) fn enter(
+        &mut self,
+        tid: i32,
+        call: Syscall,
+        args: &[u64; 5],
+        spaces: &mut Spaces,
+        pid: i32,
+        since_ns: u64,
+    ) {
         let mapping = match call {
-            Syscall::Munmap | Syscall::Mprotect | Syscall::Madvise | Syscall::Mremap => spaces.mapping(pid, args[0]),
+            Syscall::Munmap
+            | Syscall::Mprotect
+            | Syscall::Madvise
+            | Syscall::Mremap
+            | Syscall::PkeyMprotect
+            | Syscall::Shmdt
+            | Syscall::Msync
+            | Syscall::Mbind => spaces.mapping(pid, args[0]),
+            Syscall::Ftruncate | Syscall::Fallocate | Syscall::Fsync | Syscall::Fdatasync => spaces.file(pid, args[0]),
+            Syscall::Truncate => Mapping::File(Names::UNKNOWN),
+            Syscall::ProcessMadvise | Syscall::MovePages => Mapping::Unknown,
             Syscall::Brk => Mapping::Heap,
             // With a fixed address, what is mapped there is unmapped first.
             Syscall::Mmap if args[0] != 0 => spaces.mapping(pid, args[0]),
@@ -83,30 +114,32 @@ impl Doings {
             Syscall::Clone | Syscall::Clone3 | Syscall::Vfork | Syscall::Execve | Syscall::ExitGroup => Mapping::Whole,
         };
         let why = Why::of_call(call, args);
-        *self.thread(tid) =
-            Doing { call: Some(Call { call, args: *args, why, mapping, since_ns, row: None }), ..Doing::default() };
+        let pages = spaces.gives_back(pid, call, args, mapping);
+        let call = Some(Call { call, args: *args, why, mapping, since_ns, pages, row: None });
+        *self.thread(tid) = Doing { call, seen_ns: since_ns, ..Doing::default() };
     }
 
-    /// The thread leaves a system call. None if it was not seen to enter that call.
-    pub(super) fn leave(&mut self, tid: i32, call: Syscall) -> Option<Left> {
-        let left = self.threads.get_mut(&tid)?.call.take_if(|entered| entered.call == call)?;
-        Some(Left { args: left.args, row: left.row.map(|row| (row, left.since_ns)) })
+    /// The thread leaves a system call, having used `cpu_ns` of CPU time. None if it was not seen to enter that call.
+    pub(super) fn leave(&mut self, tid: i32, call: Syscall, cpu_ns: u64) -> Option<Left> {
+        let thread = self.threads.get_mut(&tid)?;
+        (thread.seen_ns, thread.has_just_faulted) = (cpu_ns, false);
+        let left = thread.call.take_if(|entered| entered.call == call)?;
+        Some(Left {
+            args: left.args,
+            mapping: left.mapping,
+            pages: left.pages,
+            row: left.row.map(|row| (row, left.since_ns)),
+        })
     }
 
-    /// The event's thread has a page fault. `since_ns` is the CPU time that it has used, in nanoseconds.
-    pub(super) fn fault(
-        &mut self,
-        event: &Event,
-        address: u64,
-        error_code: u32,
-        spaces: &Spaces,
-        pid: i32,
-        since_ns: u64,
-    ) {
-        let has_forked = spaces.get(pid).is_some_and(|space| space.has_forked);
-        let why = Why::of_fault(error_code, if has_forked { Past::Forked } else { Past::Alone });
-        let mapping = spaces.mapping(pid, address);
-        self.thread(event.tid).fault = Some(Fault { why, mapping, time_ns: event.time_ns, since_ns });
+    /// The event's thread has a page fault for the purpose `why`. `since_ns` is the CPU time that it has used, in
+    /// nanoseconds. Returns how much of that it has used since its event before, if that was a page fault too.
+    pub(super) fn fault(&mut self, event: &Event, why: Why, mapping: Mapping, since_ns: u64) -> Option<u64> {
+        let thread = self.thread(event.tid);
+        let gap_ns = thread.has_just_faulted.then(|| since_ns.saturating_sub(thread.seen_ns));
+        (thread.seen_ns, thread.has_just_faulted) = (since_ns, true);
+        thread.fault = Some(Fault { why, mapping, time_ns: event.time_ns, since_ns });
+        gap_ns
     }
 
     /// Whether the thread is in a call that creates a process with an address space of its own.
@@ -143,32 +176,39 @@ impl Doings {
 
     /// What the flush `event` is for. `cpu_ns` is the CPU time that its thread has used, in nanoseconds.
     ///
-    /// The first of these that is known decides: a purpose of the kernel's own, which may come in the middle of
-    /// anything; the system call; the fault; a call that only the stack shows; the kernel thread that it is.
+    /// The stack decides where it shows anything: the kernel may do something of its own in the middle of anything, and
+    /// most system calls are not recorded. Without a stack the call decides, then a fault just before, then the thread.
     pub(super) fn purpose(&mut self, event: &Event, cpu_ns: u64, names: &Names) -> Purpose {
-        let by_stack = event.stack.and_then(|stack| self.by_stack(stack, names));
-        let whole = |why| Purpose { why, mapping: Mapping::Whole, since_fault_ns: 0 };
-        if let Some(why) = by_stack.filter(|why| why.is_the_kernels()) {
-            return Purpose { mapping: Mapping::Unknown, ..whole(why) };
-        }
+        let shown = event.stack.and_then(|stack| self.by_stack(stack, names));
         let doing = self.thread(event.tid);
-        if doing.has_ended {
-            return whole(Why::Call(Syscall::ExitGroup));
-        }
-        if let Some(Call { why, mapping, .. }) = doing.call {
-            return Purpose { why, mapping, since_fault_ns: 0 };
-        }
-        let is_recent = |fault: &&mut Fault| event.time_ns.saturating_sub(fault.time_ns) <= FAULT_WINDOW_NS;
-        if let Some(fault) = doing.fault.as_mut().filter(is_recent) {
-            let since_fault_ns = cpu_ns.saturating_sub(fault.since_ns);
+        let unrecorded_ns = cpu_ns.saturating_sub(doing.seen_ns).min(UNRECORDED_NS);
+        (doing.seen_ns, doing.has_just_faulted) = (cpu_ns, false);
+        let call = doing.call.map(|call| Purpose { why: call.why, mapping: call.mapping, before_ns: 0 });
+        let mut of_fault = |is_meant: &dyn Fn(&Fault) -> bool| {
+            let fault = doing.fault.as_mut().filter(|fault| is_meant(fault))?;
+            let before_ns = cpu_ns.saturating_sub(fault.since_ns);
             fault.since_ns = cpu_ns;
-            return Purpose { why: fault.why, mapping: fault.mapping, since_fault_ns };
+            Some(Purpose { why: fault.why, mapping: fault.mapping, before_ns })
+        };
+        let of = |why, mapping, before_ns| Purpose { why, mapping, before_ns };
+        match shown {
+            Some(Shown::Own(why)) if why.is_the_kernels() => of(why, Mapping::Unknown, 0),
+            _ if doing.has_ended => of(Why::Call(Syscall::ExitGroup), Mapping::Whole, 0),
+            Some(Shown::Own(why)) => call.unwrap_or_else(|| of(why, Mapping::Whole, 0)),
+            Some(Shown::Fault(why)) => of_fault(&|_| true).unwrap_or_else(|| of(why, Mapping::Unknown, unrecorded_ns)),
+            Some(Shown::Call(why)) => match (call, doing.call) {
+                (Some(purpose), Some(entered)) if why == Why::Call(entered.call) => purpose,
+                _ => of(why, Mapping::Unknown, unrecorded_ns),
+            },
+            None => {
+                let is_recent = |fault: &Fault| event.time_ns.saturating_sub(fault.time_ns) <= FAULT_WINDOW_NS;
+                let why = || Why::of_thread(names.text(event.comm)).unwrap_or(Why::Unknown);
+                call.or_else(|| of_fault(&is_recent)).unwrap_or_else(|| of(why(), Mapping::Unknown, 0))
+            }
         }
-        let why = by_stack.or_else(|| Why::of_thread(names.text(event.comm))).unwrap_or(Why::Unknown);
-        Purpose { mapping: Mapping::Unknown, ..whole(why) }
     }
 
-    fn by_stack(&mut self, stack: StackId, names: &Names) -> Option<Why> {
-        *self.stacks.entry(stack).or_insert_with(|| Why::of_stack(names.stack(stack), names))
+    fn by_stack(&mut self, stack: StackId, names: &Names) -> Option<Shown> {
+        *self.stacks.entry(stack).or_insert_with(|| Shown::by(names.stack(stack), names))
     }
 }

@@ -1,9 +1,13 @@
 //! What the memory of a program is used for, and what each process has mapped where.
 
-use crate::abi::{MAP_ANONYMOUS, MAP_NORESERVE, MAP_SHARED, MAP_STACK, PROT_EXEC, is_error};
+use super::why::Past;
+use crate::abi::{
+    Advice, FAULT_PRESENT, FAULT_WRITE, MADV_MERGEABLE, MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_SHARED, MAP_STACK,
+    PROT_EXEC, is_error,
+};
 use crate::event::{Event, EventKind, Syscall};
 use crate::names::{Name, Names};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -60,6 +64,10 @@ pub(super) struct Area {
     pub(super) mapping: Mapping,
     /// Where in the file the range begins, in bytes.
     offset: u64,
+    /// Whether the kernel may merge its pages with others of the same content.
+    is_mergeable: bool,
+    /// How many pages were faulted in, and have not been given back.
+    touched: u64,
 }
 
 /// What one process has mapped.
@@ -68,7 +76,11 @@ pub(super) struct Space {
     areas: BTreeMap<u64, Area>,
     /// Whether the process has forked, or is such a child, and has executed no other program since. Then its pages are
     /// shared until they are written to.
-    pub(super) has_forked: bool,
+    has_forked: bool,
+    /// Whether it has executed its program since the recording began: then every fork of it is known.
+    is_young: bool,
+    /// Files that were mapped, by the descriptors by which they were.
+    files: BTreeMap<u64, Name>,
     /// The mappings of the program that an exec is about to start.
     next: BTreeMap<u64, Area>,
 }
@@ -78,6 +90,8 @@ pub(super) struct Space {
 const MAX_AREAS: usize = 1 << 16;
 /// The most processes that are followed. If there are more, all are forgotten and learned anew.
 const MAX_SPACES: usize = 1 << 16;
+/// The most pages of zeroes of a process that are kept. If there are more, all are forgotten.
+const MAX_ZEROES: usize = 1 << 18;
 
 /// The addresses at which Linux loads position-independent programs, with their heaps behind them.
 const IMAGES: std::ops::Range<u64> = 0x5500_0000_0000..0x5700_0000_0000;
@@ -145,7 +159,7 @@ impl Space {
     fn insert(&mut self, start: u64, bytes: u64, mapping: Mapping, offset: u64) {
         let Some(end) = end_of(start, bytes).filter(|_| self.areas.len() < MAX_AREAS) else { return };
         self.remove(start, end);
-        self.areas.insert(start, Area { end, mapping, offset });
+        self.areas.insert(start, Area { end, mapping, offset, is_mergeable: false, touched: 0 });
     }
 
     /// Maps what the recorder told by `event`.
@@ -189,6 +203,8 @@ impl Space {
 #[derive(Default)]
 pub(super) struct Spaces {
     spaces: FxHashMap<i32, Rc<Space>>,
+    /// By process: numbers of pages that were read when nothing was in them, and so are the page of zeroes.
+    zeroes: FxHashMap<i32, FxHashSet<u64>>,
 }
 
 impl Spaces {
@@ -198,6 +214,77 @@ impl Spaces {
 
     pub(super) fn mapping(&self, pid: i32, address: u64) -> Mapping {
         self.get(pid).map_or_else(|| Space::default().mapping(address), |space| space.mapping(address))
+    }
+
+    /// The file that the process has mapped by this descriptor.
+    pub(super) fn file(&self, pid: i32, descriptor: u64) -> Mapping {
+        let named = self.get(pid).and_then(|space| space.files.get(&descriptor));
+        Mapping::File(named.copied().unwrap_or(Names::UNKNOWN))
+    }
+
+    /// A page fault of the process. Returns what is known of the page, which counts if it is to be copied.
+    pub(super) fn faulted(&mut self, pid: i32, address: u64, error_code: u32) -> Past {
+        let page = address / PAGE;
+        let area = self.get(pid).and_then(|space| space.find(address)).map(|(start, area)| (start, area));
+        if error_code & FAULT_PRESENT == 0
+            && let Some((start, _)) = area
+            && let Some(area) = self.change(pid).areas.get_mut(&start)
+        {
+            area.touched += 1;
+        }
+        let area = area.map(|(_, area)| area);
+        let is_private =
+            area.is_some_and(|area| matches!(area.mapping, Mapping::Anonymous | Mapping::Arena | Mapping::Heap));
+        if error_code & (FAULT_PRESENT | FAULT_WRITE) == 0 && is_private {
+            let zeroes = self.zeroes.entry(pid).or_default();
+            if zeroes.len() >= MAX_ZEROES {
+                zeroes.clear();
+            }
+            zeroes.insert(page);
+            return Past::Zeroes;
+        }
+        if self.zeroes.get_mut(&pid).is_some_and(|zeroes| zeroes.remove(&page)) {
+            return Past::Zeroes;
+        }
+        match (self.get(pid), area) {
+            (_, Some(Area { mapping: Mapping::File(_), .. })) => Past::File,
+            (_, Some(Area { is_mergeable: true, .. })) => Past::Merged,
+            (Some(Space { has_forked: true, .. }), _) => Past::Forked,
+            (Some(Space { is_young: true, .. }), _) => Past::Alone,
+            _ => Past::Older,
+        }
+    }
+
+    /// How many pages a system call that begins gives back which were faulted in before, as far as events tell.
+    /// `mapping` is the memory that it means.
+    pub(super) fn gives_back(&mut self, pid: i32, call: Syscall, args: &[u64; 5], mapping: Mapping) -> u64 {
+        let range = match call {
+            Syscall::Munmap => args[0]..args[0].saturating_add(args[1]),
+            Syscall::Madvise if matches!(Advice::of(args[2]), Advice::DontNeed | Advice::Remove) => {
+                args[0]..args[0].saturating_add(args[1])
+            }
+            Syscall::Mmap if args[3] & MAP_FIXED != 0 => args[0]..args[0].saturating_add(args[1]),
+            Syscall::Brk if args[0] != 0 => args[0]..u64::MAX,
+            Syscall::Shmdt => args[0]..args[0].saturating_add(1),
+            Syscall::Ftruncate | Syscall::Fallocate => 0..u64::MAX,
+            _ => return 0,
+        };
+        let mut left = if call == Syscall::Fallocate { args[3].div_ceil(PAGE) } else { u64::MAX };
+        let is_one_mapping = matches!(call, Syscall::Brk | Syscall::Ftruncate | Syscall::Fallocate);
+        let first = self.get(pid).and_then(|space| space.find(range.start)).map_or(range.start, |(start, _)| start);
+        let mut given = 0;
+        for (&start, area) in self.change(pid).areas.range_mut(first..range.end.max(first)) {
+            if is_one_mapping && area.mapping != mapping {
+                continue;
+            }
+            let overlap = area.end.min(range.end).saturating_sub(start.max(range.start));
+            let most = if call == Syscall::Shmdt { u64::MAX } else { overlap.div_ceil(PAGE) };
+            let pages = area.touched.min(most).min(left);
+            area.touched -= pages;
+            given += pages;
+            left -= pages;
+        }
+        given
     }
 
     fn change(&mut self, pid: i32) -> &mut Space {
@@ -252,17 +339,23 @@ impl Spaces {
                 let start = heap.unwrap_or(address & !(PAGE - 1));
                 space.insert(start, address.saturating_sub(start).max(1), Mapping::Heap, 0);
             }
+            Syscall::Madvise if args[2] as u32 == MADV_MERGEABLE => {
+                for (_, area) in self.change(pid).areas.range_mut(args[0]..args[0].saturating_add(args[1])) {
+                    area.is_mergeable = true;
+                }
+            }
             _ => {}
         }
     }
 
     fn mapped(&mut self, pid: i32, address: u64, args: &[u64; 5]) {
-        let [_, bytes, protection, flags, _] = *args;
+        let [_, bytes, protection, flags, descriptor] = *args;
         let space = self.change(pid);
         let mapping = match flags {
             _ if flags & MAP_ANONYMOUS == 0 => {
                 // If the recorder tells of files, it has already told which file this is.
-                if matches!(space.mapping(address), Mapping::File(_)) {
+                if let Mapping::File(name) = space.mapping(address) {
+                    space.files.insert(descriptor, name);
                     return;
                 }
                 Mapping::File(Names::UNKNOWN)
@@ -295,13 +388,15 @@ impl Spaces {
 
     /// A process has executed another program, and has nothing of the old one any more.
     pub(super) fn replaced(&mut self, pid: i32) {
+        self.zeroes.remove(&pid);
         let space = self.change(pid);
-        *space = Space { areas: std::mem::take(&mut space.next), ..Space::default() };
+        *space = Space { areas: std::mem::take(&mut space.next), is_young: true, ..Space::default() };
     }
 
     /// The process has ended.
     pub(super) fn ended(&mut self, pid: i32) {
         self.spaces.remove(&pid);
+        self.zeroes.remove(&pid);
     }
 }
 

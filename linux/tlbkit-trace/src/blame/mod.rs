@@ -4,11 +4,12 @@
 //! system call or the page fault of its thread says what the flush is for and which memory it means, the stack says who
 //! called, and the requests between CPUs say who had to answer. The files are, lowest layer first: `mapping` (what is
 //! mapped where), `time` (CPU time), `people` (threads and processes), `why` (purposes), `elf` and `site` (callers),
-//! `request` (senders and their handlers), `doing` (what a thread is doing).
+//! `request` (senders and their handlers), `refault` (pages that come back), `doing` (what a thread is doing).
 
 mod doing;
 mod elf;
 mod mapping;
+mod refault;
 mod request;
 mod site;
 mod time;
@@ -19,11 +20,12 @@ pub use time::Owner;
 pub use why::Why;
 
 use crate::event::{Edge, Event, EventKind, FlushReason, FlushSize};
-use crate::names::{Name, Names};
+use crate::names::{Code, Name, Names};
 use crate::summary::MOST_CPUS;
 use doing::{Doings, Purpose};
 use indexmap::IndexMap;
 use mapping::Spaces;
+use refault::{GivenBack, Refaults};
 use request::Requests;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 use site::{Site, Sites};
@@ -66,6 +68,9 @@ pub struct Counts {
     /// The CPU time in the system calls that flushed, or from the faults that led to flushes to the last answers, in
     /// nanoseconds.
     pub called_ns: u64,
+    /// How often a page was brought in again that these calls had given back; in a row of absent pages, how many were
+    /// brought in that no call is known to have given back.
+    pub faults: u64,
     /// Who was interrupted, by the names of process and thread.
     pub interrupted: BTreeMap<(Name, Name), Interrupted>,
 }
@@ -109,6 +114,7 @@ impl Counts {
         self.pages = self.pages.saturating_add(other.pages);
         self.everything += other.everything;
         self.asked += other.asked;
+        self.faults += other.faults;
         self.waited_ns = self.waited_ns.saturating_add(other.waited_ns);
         self.called_ns = self.called_ns.saturating_add(other.called_ns);
         for (who, interrupted) in &other.interrupted {
@@ -157,6 +163,9 @@ pub struct Blame {
     sites: Sites,
     rows: IndexMap<Key, Counts, FxBuildHasher>,
     requests: Requests<usize>,
+    refaults: Refaults,
+    /// How many events each process had.
+    events: FxHashMap<Owner, u64>,
     /// By CPU: whether it runs a function that another CPU asked for. Empty if the recording has no such events.
     calls: FxHashMap<u32, bool>,
     attribution: Attribution,
@@ -192,6 +201,7 @@ impl Blame {
         self.cpus = self.cpus.max(event.cpu.saturating_add(1));
         let owner = self.people.meet(event);
         self.times.runs(event.cpu, event.tid, owner, event.time_ns);
+        *self.events.entry(owner).or_default() += 1;
         match event.kind {
             EventKind::TlbFlush { reason, size } => self.flush(event, owner, (reason, size), names),
             EventKind::CallQueue { csd, .. } => self.requests.queue(event.cpu, event.tid, csd),
@@ -205,31 +215,42 @@ impl Blame {
                 self.requests.is_over(event.cpu);
                 self.times.runs(event.cpu, next, self.people.owner(next, next_comm), event.time_ns);
             }
-            _ => self.follow(event, owner),
+            _ => self.follow(event, owner, names),
         }
     }
 
     /// Follows what the event's thread does that may lead to flushes.
-    fn follow(&mut self, event: &Event, owner: Owner) {
+    fn follow(&mut self, event: &Event, owner: Owner, names: &Names) {
         let cpu_ns = || self.times.of_thread(event.tid, event.cpu, event.time_ns);
         match event.kind {
             EventKind::Enter { call, args } => {
                 self.requests.is_over(event.cpu);
-                self.doings.enter(event.tid, call, &args, &self.spaces, owner.pid, cpu_ns());
+                let cpu_ns = cpu_ns();
+                self.doings.enter(event.tid, call, &args, &mut self.spaces, owner.pid, cpu_ns);
                 self.spaces.entered(owner.pid, call, &args);
             }
             EventKind::Leave { call, result } => {
                 self.requests.is_over(event.cpu);
-                let Some(left) = self.doings.leave(event.tid, call) else { return };
+                let cpu_ns = cpu_ns();
+                let Some(left) = self.doings.leave(event.tid, call, cpu_ns) else { return };
                 if let Some((row, since_ns)) = left.row {
                     let called_ns = &mut self.rows[row].called_ns;
-                    *called_ns = called_ns.saturating_add(cpu_ns().saturating_sub(since_ns));
+                    *called_ns = called_ns.saturating_add(cpu_ns.saturating_sub(since_ns));
+                    self.refaults.gave_back(owner.pid, GivenBack { row, mapping: left.mapping, pages: left.pages });
                 }
                 self.spaces.left(owner.pid, call, &left.args, result);
             }
-            EventKind::Fault { address, error_code, .. } => {
+            EventKind::Fault { address, error_code, ip, .. } => {
                 self.requests.is_over(event.cpu);
-                self.doings.fault(event, address, error_code, &self.spaces, owner.pid, cpu_ns());
+                let cpu_ns = cpu_ns();
+                let why = Why::of_fault(error_code, self.spaces.faulted(owner.pid, address, error_code));
+                let mapping = self.spaces.mapping(owner.pid, address);
+                if let Some(gap_ns) = self.doings.fault(event, why, mapping, cpu_ns) {
+                    self.refaults.gap(gap_ns);
+                }
+                if why == Why::AbsentPage {
+                    self.brought_in(event, owner, mapping, ip, names);
+                }
             }
             EventKind::Fork { child, .. } => {
                 self.doings.begins(child);
@@ -255,6 +276,15 @@ impl Blame {
         }
     }
 
+    /// A page was brought in by a fault at `ip`: one that an earlier call gave back, or a new one.
+    fn brought_in(&mut self, event: &Event, owner: Owner, mapping: Mapping, ip: Code, names: &Names) {
+        let row = self.refaults.take(owner.pid, mapping).unwrap_or_else(|| {
+            let site = self.sites.at(owner.pid, ip, self.spaces.get(owner.pid), names);
+            self.row_of(event.tid, owner, (Why::AbsentPage, mapping, site))
+        });
+        self.rows[row].faults += 1;
+    }
+
     fn flush(&mut self, event: &Event, owner: Owner, (reason, size): (FlushReason, FlushSize), names: &Names) {
         use FlushReason::{
             LocalMmShootdown, LocalShootdown, RemoteSendIpi, RemoteShootdown, RemoteWrongCpu, TaskSwitch,
@@ -277,7 +307,7 @@ impl Blame {
         let index = self.row(event, owner, purpose, names);
         let place = self.doings.flushed(event.tid, index);
         let counts = &mut self.rows[index];
-        counts.called_ns = counts.called_ns.saturating_add(purpose.since_fault_ns);
+        counts.called_ns = counts.called_ns.saturating_add(purpose.before_ns);
         if reason == RemoteSendIpi {
             counts.asked += 1;
             self.requests.send(event.cpu, event.tid, index, event.time_ns, place);
@@ -301,7 +331,11 @@ impl Blame {
         attribution.attributed += u64::from(why != Why::Unknown && is_known);
         let space = self.spaces.get(owner.pid);
         let site = event.stack.and_then(|stack| self.sites.of(owner.pid, stack, space, names));
-        let is_silent = self.only_thread.is_some_and(|tid| tid != event.tid);
+        self.row_of(event.tid, owner, (why, mapping, site))
+    }
+
+    fn row_of(&mut self, tid: i32, owner: Owner, (why, mapping, site): (Why, Mapping, Option<Site>)) -> usize {
+        let is_silent = self.only_thread.is_some_and(|only| only != tid);
         let mut key = Key { owner, is_silent, why, mapping, site };
         if self.rows.len() >= MAX_ROWS && !self.rows.contains_key(&key) {
             let owner = Owner { pid: OTHERS, program: Names::UNKNOWN };
@@ -354,6 +388,20 @@ impl Blame {
     #[must_use]
     pub fn cpu_ns(&self) -> FxHashMap<Owner, u64> {
         self.times.owners(self.span_ns.map_or(0, |(_, last)| last))
+    }
+
+    /// How many events each process and program had.
+    #[must_use]
+    pub fn events(&self) -> &FxHashMap<Owner, u64> {
+        &self.events
+    }
+
+    /// The CPU time from one page fault of a thread to its next, in nanoseconds, in the tenth of all cases in which it
+    /// was shortest: then the program does little between them, and this is what a fault takes while it is recorded.
+    /// None if there were too few.
+    #[must_use]
+    pub fn fault_ns(&self) -> Option<u64> {
+        self.refaults.shortest_ns()
     }
 
     /// The time from the first event to the last, in nanoseconds.

@@ -28,6 +28,8 @@ pub(super) struct Site(u32);
 pub(super) struct Sites {
     texts: indexmap::IndexSet<Box<str>>,
     known: FxHashMap<i32, FxHashMap<StackId, Option<Site>>>,
+    /// By process and place in code.
+    places: FxHashMap<i32, FxHashMap<Code, Option<Site>>>,
     files: FxHashMap<Name, Functions>,
 }
 
@@ -60,9 +62,27 @@ impl Sites {
         site
     }
 
+    /// The site of one place in code.
+    pub(super) fn at(&mut self, pid: i32, code: Code, space: Option<&Space>, names: &Names) -> Option<Site> {
+        if let Some(&site) = self.places.get(&pid).and_then(|places| places.get(&code)) {
+            return site;
+        }
+        let text = self.function(code, space, names);
+        let site = (self.texts.len() < MAX_SITES).then(|| Site(self.texts.insert_full(text.into_boxed_str()).0 as u32));
+        if self.places.len() >= MAX_PROCESSES {
+            self.places.clear();
+        }
+        let places = self.places.entry(pid).or_default();
+        if places.len() < MAX_SITES {
+            places.insert(code, site);
+        }
+        site
+    }
+
     /// The process has other memory from now on, or another process has its number.
     pub(super) fn forget(&mut self, pid: i32) {
         self.known.remove(&pid);
+        self.places.remove(&pid);
     }
 
     /// The functions of the site, innermost first.

@@ -22,17 +22,19 @@ pub(super) fn remedy(why: Why, mapping: Mapping, counts: &Counts) -> &'static st
         Why::Fork => {
             "start programs by posix_spawn or vfork, which copy no page table; for snapshots, fork a small process"
         }
-        Why::CopyAfterFork => {
+        Why::CopyAfterFork | Why::CopyAfterOlderFork => {
             "write less while the child lives; MADV_DONTFORK for large buffers that the child does not need; \
              posix_spawn where an exec follows; no huge pages where a snapshot forks (try no-huge-pages)"
         }
-        Why::CopyOfShared => {
+        Why::CopyOfShared | Why::CopyOfZeroes | Why::CopyOfFile => {
             "write to new memory before reading it, and it never is the shared page of zeroes; MADV_POPULATE_WRITE for \
              what will be written anyway"
         }
         Why::AbsentPage => "fault the memory in at once: MAP_POPULATE or MADV_POPULATE_WRITE, or huge pages",
         Why::NumaBalancing => "place memory by numactl or mbind, and try: tlbkit try numa-balancing=0 -- COMMAND",
-        Why::SamePageMerging => "echo 0 > /sys/kernel/mm/ksm/run, or MADV_UNMERGEABLE for what changes often",
+        Why::SamePageMerging | Why::CopyOfMerged => {
+            "echo 0 > /sys/kernel/mm/ksm/run, or MADV_UNMERGEABLE for what changes often"
+        }
         Why::GroupReclaim => "raise memory.high and memory.max of the control group, or give it less to cache",
         Why::Reclaim => "more memory, less page cache (O_DIRECT, POSIX_FADV_DONTNEED), or vm.watermark_scale_factor",
         Why::Compaction => "huge pages on demand alone: tlbkit try thp-defrag=madvise -- COMMAND",
@@ -41,7 +43,7 @@ pub(super) fn remedy(why: Why, mapping: Mapping, counts: &Counts) -> &'static st
         }
         Why::Writeback => "sync large ranges at once rather than often; write to shared files by pwrite",
         Why::Call(call) => of_call(call, mapping),
-        Why::Remove | Why::Guard | Why::OtherCall(_) => "fewer and larger calls",
+        Why::Remove | Why::Guard | Why::Madvise(_) | Why::OtherCall(_) => "fewer and larger calls",
         Why::Unknown => "record with --stacks on all CPUs: the kernel's functions say what it is for",
     }
 }
@@ -66,7 +68,6 @@ fn of_call(call: Syscall, mapping: Mapping) -> &'static str {
         (Syscall::Execve | Syscall::ExitGroup | Syscall::Clone | Syscall::Clone3 | Syscall::Vfork, _) => {
             "start fewer processes: nothing else helps"
         }
-        (Syscall::Madvise, _) => "fewer and larger calls",
         _ => "keep the mapping and use it again",
     }
 }
