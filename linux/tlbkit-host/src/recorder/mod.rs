@@ -20,7 +20,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-pub use rate::{EventRate, busy_seconds};
+pub use rate::{EVENT_US, EventRate, busy_seconds};
 pub use rights::{Available, available};
 
 use crate::error::{Error, Result};
@@ -31,6 +31,9 @@ use crate::ticks::{Of, process_ticks};
 const START: Duration = Duration::from_secs(120);
 /// Pages of each CPU's buffer: 16 MiB, some hundred thousand events.
 const BUFFER_PAGES: &str = "4096";
+
+/// What shows what an event takes: the begin of a call that does nothing.
+const EMPTY_CALL: &str = "syscalls:sys_enter_munmap";
 
 /// Whose events are recorded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -78,6 +81,9 @@ pub struct Recorder {
     control: File,
     answers: File,
     messages: File,
+    /// What an empty system call took before, in microseconds; none if this program is not recorded itself.
+    call_us: Option<f64>,
+    event_us: Option<[f64; 2]>,
     /// Until it records: then it has opened all that is in there.
     folder: Option<TempDir>,
 }
@@ -99,8 +105,11 @@ impl Recorder {
         // A terminal that is lost, or Ctrl-C, is for us alone: we then let it write what it has.
         command.process_group(0);
         end_with_us(&mut command);
+        let call_us =
+            (order.watched == Watched::AllCpus && order.events.contains(&EMPTY_CALL)).then(rate::empty_call_us);
         let perf = command.stdin(Stdio::null()).stdout(stdout).stderr(told).spawn();
-        Ok(Self { perf: perf.map_err(Error::of_perf)?, control, answers, messages, folder: Some(folder) })
+        let perf = perf.map_err(Error::of_perf)?;
+        Ok(Self { perf, control, answers, messages, call_us, event_us: None, folder: Some(folder) })
     }
 
     /// Waits until it records. A stream must be read meanwhile: it begins with more than a pipe holds.
@@ -118,7 +127,16 @@ impl Recorder {
         // Gone at once: whoever ends us later, by whatever signal, leaves nothing behind.
         self.folder = None;
         let mut answer = [0; 16];
-        self.answers.read(&mut answer).map_err(Error::kernel("reading perf's answer")).map(drop)
+        self.answers.read(&mut answer).map_err(Error::kernel("reading perf's answer"))?;
+        self.event_us = self.call_us.map(|before_us| rate::event_us(before_us, rate::empty_call_us()));
+        Ok(())
+    }
+
+    /// What recording adds to a program for an event, from the cheapest kind to the dearest, in microseconds of CPU
+    /// time: measured on this program's own events when the recording began. A prior if it records no events of ours.
+    #[must_use]
+    pub fn event_us(&self) -> [f64; 2] {
+        self.event_us.unwrap_or(EVENT_US)
     }
 
     fn has_answered(&self, within: Duration) -> Result<bool> {

@@ -77,6 +77,21 @@ pub(crate) fn faults_of_this_thread() -> u64 {
     (usage.ru_minflt + usage.ru_majflt).cast_unsigned()
 }
 
+/// CPU time of this thread, in nanoseconds.
+pub(crate) fn cpu_time_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the place lives until the call returns, which is all the kernel writes.
+    let answer = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    assert_eq!(answer, 0, "every thread has such a clock, and the place is good");
+    time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
+}
+
+/// A system call that does nothing: `munmap` of no bytes, which the kernel refuses.
+pub(crate) fn unmap_nothing() {
+    // SAFETY: the call takes numbers alone, and a range without bytes holds no memory.
+    unsafe { libc::syscall(libc::SYS_munmap, 0, 0) };
+}
+
 /// Has what `command` starts, and all that this starts, get no transparent huge page.
 pub(crate) fn forbid_huge_pages(command: &mut Command) {
     let in_child = || {

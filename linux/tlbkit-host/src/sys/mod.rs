@@ -14,7 +14,9 @@ use rustix::mm::{self, Advice, MapFlags, MprotectFlags, ProtFlags};
 use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-pub(crate) use child::{Counter, Reaped, faults_of_this_thread, forbid_huge_pages, reap, reap_if_ended};
+pub(crate) use child::{
+    Counter, Reaped, cpu_time_ns, faults_of_this_thread, forbid_huge_pages, reap, reap_if_ended, unmap_nothing,
+};
 
 use crate::error::{Error, Result};
 

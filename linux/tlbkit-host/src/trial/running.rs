@@ -4,7 +4,7 @@ use std::fs;
 use std::process::{Command, ExitStatus};
 use std::time::Instant;
 
-use rustix::process::Pid;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::error::{Error, Result};
 use crate::sys::{Counter, Reaped, reap, reap_if_ended};
@@ -122,6 +122,14 @@ impl Running {
             self.count = reap_if_ended(self.pid)?.map(|reaped| self.counted(reaped));
         }
         Ok(self.count.as_ref())
+    }
+
+    /// Passes a signal on to it, by its number: whoever ends us wants it to end as well.
+    pub fn pass_on(&self, signal: i32) {
+        // It may be gone already, which is as well.
+        if let Some(signal) = Signal::from_named_raw(signal) {
+            let _ = kill_process(self.pid, signal);
+        }
     }
 
     /// Waits until it has ended, and tells what it came to.

@@ -200,6 +200,7 @@ impl Doings {
                 (Some(purpose), Some(entered)) if why == Why::Call(entered.call) => purpose,
                 _ => of(why, Mapping::Unknown, unrecorded_ns),
             },
+            Some(Shown::InCall(why)) => call.unwrap_or_else(|| of(why, Mapping::Unknown, unrecorded_ns)),
             None => {
                 let is_recent = |fault: &Fault| event.time_ns.saturating_sub(fault.time_ns) <= FAULT_WINDOW_NS;
                 let why = || Why::of_thread(names.text(event.comm)).unwrap_or(Why::Unknown);

@@ -135,8 +135,10 @@ impl Why {
 pub(super) enum Shown {
     /// The kernel flushes for a purpose of its own.
     Own(Why),
-    /// A system call of the program, as [`Why::OtherCall`].
+    /// A system call of the program, as [`Why::OtherCall`] or, if it is recorded, [`Why::Call`].
     Call(Why),
+    /// A system call, by the name of a function that it calls: its own is not on the stack.
+    InCall(Why),
     /// A page fault, with the purpose that it has if no event tells of it.
     Fault(Why),
 }
@@ -162,8 +164,7 @@ impl Shown {
                 None if is_any(&COPIES) => fault = Why::CopyOfShared,
                 None if is_any(&FAULTS) => return asked.or(Some(Self::Fault(fault))),
                 None if is_any(&CALL_STARTS) => return Some(Self::call(name, names)),
-                // What the entry of system calls has called is the call, whatever its name.
-                None if is_any(&DISPATCHERS) => return inner.map(|name| Self::call(name, names)).or(asked),
+                None if is_any(&DISPATCHERS) => return inner.map(|name| Self::InCall(Why::OtherCall(name))).or(asked),
                 None => inner = Some(name),
             }
         }
@@ -253,7 +254,8 @@ mod tests {
     use super::*;
 
     /// Functions as the kernel's stacks name them, outside of the functions that all flushes share.
-    const STACKS: [(&str, &str); 22] = [
+    const STACKS: [(&str, &str); 23] = [
+        ("unmap_vmas mmap_region do_mmap vm_mmap_pgoff do_syscall_64", "vm_mmap_pgoff"),
         ("unmap_page_range notify_change do_truncate do_sys_ftruncate __x64_sys_ftruncate do_syscall_64", "ftruncate"),
         ("unmap_mapping_range shmem_fallocate vfs_fallocate __x64_sys_fallocate do_syscall_64", "fallocate"),
         ("truncate_pagecache do_truncate path_openat do_filp_open __x64_sys_openat do_syscall_64", "open O_TRUNC"),
@@ -288,7 +290,8 @@ mod tests {
             let inner = "flush_tlb_func flush_tlb_mm_range tlb_flush_mmu_tlbonly";
             let frames: Vec<_> =
                 inner.split(' ').chain(functions.split(' ')).map(|text| Code::symbol(names.add(text))).collect();
-            let (Shown::Own(why) | Shown::Call(why) | Shown::Fault(why)) = Shown::by(&frames, &names).expect(label);
+            let (Shown::Own(why) | Shown::Call(why) | Shown::InCall(why) | Shown::Fault(why)) =
+                Shown::by(&frames, &names).expect(label);
             assert_eq!(why.label(&names), label);
             assert_eq!(Shown::by(&frames[..3], &names), None);
         }
