@@ -106,7 +106,8 @@ fn entries(rows: &[BlameRow], names: &Names, chosen: &Chosen, times: &ProgramTim
     let mut merged: BTreeMap<(&str, Why, Mapping, Option<&str>), Counts> = BTreeMap::new();
     for row in rows {
         let program = names.text(row.owner.program);
-        if chosen.is_process(row.owner.pid, program) {
+        let is_flush = row.counts.flushes + row.counts.asked > 0;
+        if is_flush && chosen.is_process(row.owner.pid, program) {
             let key = (program, row.why, row.mapping, row.caller.as_deref());
             merged.entry(key).or_default().add(&row.counts);
         }
