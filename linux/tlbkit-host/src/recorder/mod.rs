@@ -3,6 +3,7 @@
 //! It is told what to do through a named pipe. `ping` makes it hand out what it has buffered, so a live stream is never
 //! older than the last [`Recorder::nudge`], and its answer to the first one says that everything after is recorded.
 
+mod cost;
 mod rate;
 pub(crate) mod rights;
 
@@ -20,7 +21,8 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-pub use rate::{EVENT_US, EventRate, busy_seconds};
+pub use cost::EVENT_US;
+pub use rate::{EventRate, busy_seconds};
 pub use rights::{Available, available};
 
 use crate::error::{Error, Result};
@@ -106,7 +108,7 @@ impl Recorder {
         command.process_group(0);
         end_with_us(&mut command);
         let call_us =
-            (order.watched == Watched::AllCpus && order.events.contains(&EMPTY_CALL)).then(rate::empty_call_us);
+            (order.watched == Watched::AllCpus && order.events.contains(&EMPTY_CALL)).then(cost::empty_call_us);
         let perf = command.stdin(Stdio::null()).stdout(stdout).stderr(told).spawn();
         let perf = perf.map_err(Error::of_perf)?;
         Ok(Self { perf, control, answers, messages, call_us, event_us: None, folder: Some(folder) })
@@ -128,7 +130,7 @@ impl Recorder {
         self.folder = None;
         let mut answer = [0; 16];
         self.answers.read(&mut answer).map_err(Error::kernel("reading perf's answer"))?;
-        self.event_us = self.call_us.map(|before_us| rate::event_us(before_us, rate::empty_call_us()));
+        self.event_us = self.call_us.map(|before_us| cost::event_us(before_us, cost::empty_call_us()));
         Ok(())
     }
 
