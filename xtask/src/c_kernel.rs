@@ -10,10 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tlbkit_boot::{Ended, Machine, PACKAGE, PROGRAM, TARGET};
 
-use crate::c_library::{self, tool};
-use crate::outcome::StepOutcome;
+use crate::c_library;
 use crate::qemu::emulator::Threads;
-use crate::setup::{self, Ready};
+use crate::setup::{self, Need, lack, tool};
 
 /// Where it is built, in cargo's folder.
 const FOLDER: &str = "c-kernel";
@@ -43,36 +42,21 @@ enum Instructions {
 
 /// Builds, boots and tells; false if a boot ended otherwise than it must.
 pub(crate) fn run(root: &Path) -> Result<bool> {
-    Ok(match check(root)? {
-        StepOutcome::Ok(_) => true,
-        StepOutcome::Skipped(how) => bail!("{how}"),
-        StepOutcome::Failed(why) => {
-            println!("{why}");
-            false
-        }
-    })
-}
-
-/// Builds and boots the C example as a step of `cargo xtask test`.
-pub(crate) fn check(root: &Path) -> Result<StepOutcome> {
-    for ready in [setup::program(&[PROGRAM], PACKAGE), setup::program(&["gcc"], "gcc")] {
-        if let Ready::No(how) = ready {
-            return Ok(StepOutcome::Skipped(how));
-        }
-    }
-    if let Ready::No(how) = setup::target(TARGET) {
-        return Ok(StepOutcome::Skipped(how));
+    if let Some(how) = lack(&[Need::Program(PROGRAM, PACKAGE), Need::Program("gcc", "gcc"), Need::Target(TARGET)]) {
+        bail!("{how}");
     }
     for instructions in [Instructions::Own, Instructions::OfTheArchive] {
         let kernel = build(root, instructions)?;
         for &(argument, code, test, threads) in BOOTS {
             if let Some(why) = wrong_end(&boot(&kernel, argument, threads)?, code, test) {
                 let name = if argument.is_empty() { "without a fault" } else { argument };
-                return Ok(StepOutcome::Failed(format!("instructions {instructions:?}, boot {name}: {why}")));
+                println!("instructions {instructions:?}, boot {name}: {why}");
+                return Ok(false);
             }
         }
     }
-    Ok(StepOutcome::Ok(format!("{} boots", 2 * BOOTS.len())))
+    println!("{} boots", 2 * BOOTS.len());
+    Ok(true)
 }
 
 /// Builds the archive and the kernel, and returns the kernel.

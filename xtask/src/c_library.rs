@@ -11,8 +11,7 @@ use std::process::Command;
 use tlbkit_boot::TARGET;
 
 use crate::object;
-use crate::outcome::StepOutcome;
-use crate::setup::{self, Ready};
+use crate::setup::{self, Need, tool};
 
 /// Where the folder is made, in cargo's.
 const FOLDER: &str = "c-library";
@@ -73,10 +72,16 @@ bool _start(void);
 bool _start(void) { return tlbkit_header_fits(); }
 ";
 
-/// Makes the folder and tells where it is.
-pub(crate) fn run(root: &Path) -> Result<bool> {
-    if let Ready::No(how) = setup::target(TARGET) {
+/// Makes the folder and tells where it is. With `--check` a C object is compiled and linked with what pkg-config says,
+/// and with nothing else.
+pub(crate) fn run(root: &Path, args: &[String]) -> Result<bool> {
+    if let Some(how) = Need::Target(TARGET).lack() {
         bail!("{how}");
+    }
+    match args {
+        [] => {}
+        [flag] if flag == "--check" => return check(root),
+        _ => bail!("`c-library` takes `--check` alone, got `{}`", args.join(" ")),
     }
     let folder = make(root)?;
     println!("{}", folder.display());
@@ -85,16 +90,7 @@ pub(crate) fn run(root: &Path) -> Result<bool> {
     Ok(true)
 }
 
-/// The step: a C object compiled and linked with what pkg-config says, and with nothing else.
-pub(crate) fn check(root: &Path) -> Result<StepOutcome> {
-    for ready in [setup::program(&["gcc"], "gcc"), setup::program(&["pkg-config"], "pkg-config")] {
-        if let Ready::No(how) = ready {
-            return Ok(StepOutcome::Skipped(how));
-        }
-    }
-    if let Ready::No(how) = setup::target(TARGET) {
-        return Ok(StepOutcome::Skipped(how));
-    }
+fn check(root: &Path) -> Result<bool> {
     let folder = make(root)?;
     let source = folder.join("user.c");
     fs::write(&source, USER).with_context(|| format!("writing {}", source.display()))?;
@@ -108,7 +104,7 @@ pub(crate) fn check(root: &Path) -> Result<StepOutcome> {
     for file in ["user.c", "user.o", "user", "fast.c"] {
         _ = fs::remove_file(folder.join(file));
     }
-    linked.map(|()| StepOutcome::Ok("linked by its pkg-config file, and as one object".to_owned()))
+    linked.map(|()| true)
 }
 
 /// A kernel's object, and ours, by `ld -r` and then by the last link, with the kernel's own `memcpy` and no other.
@@ -169,10 +165,4 @@ pub(crate) fn build(root: &Path, name: &str, features: &[&str]) -> Result<PathBu
     cargo.args(["--profile", "kernel", "--crate-type", "staticlib"]).args(features);
     tool(cargo.env("CARGO_TARGET_DIR", &target), root)?;
     Ok(target.join(TARGET).join("kernel/libtlbkit_c.a"))
-}
-
-/// Runs a tool in `dir`; what it complains about goes where our errors go.
-pub(crate) fn tool(command: &mut Command, dir: &Path) -> Result<()> {
-    let status = command.current_dir(dir).status().with_context(|| format!("running {command:?}"))?;
-    if status.success() { Ok(()) } else { bail!("{command:?}: {status}") }
 }

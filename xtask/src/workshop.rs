@@ -1,10 +1,11 @@
 //! A copy of some crates as a workspace of its own, in which they can be changed and built without touching the tree.
 
-use crate::setup;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use crate::setup::{self, output};
 
 /// How many CPUs a word of the protocol's sets names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,7 +17,6 @@ pub(crate) enum Sets {
 }
 
 impl Sets {
-    /// Both.
     pub(crate) const ALL: [Self; 2] = [Self::Wide, Self::Narrow];
 
     /// What the compiler is told.
@@ -51,22 +51,6 @@ pub(crate) const OBSERVED: &str = "sim/tlbkit-observed";
 /// What a copy with a library in it must have too: cargo looks for what tests need even where it builds none.
 pub(crate) const TESTKIT: &str = "lib/tlbkit-testkit";
 
-/// The crates that are judged by their own tests, and what they link.
-pub(crate) const TESTED_CRATES: [&str; 9] = [
-    "lib/tlbkit",
-    "lib/tlbkit-arch",
-    "lib/tlbkit-pmap",
-    "lib/tlbkit-x86",
-    "lib/tlbkit-c",
-    TESTKIT,
-    OBSERVED,
-    "sim/tlbkit-workloads",
-    "sim/tlbkit-sim",
-];
-
-/// What one of them reads besides.
-pub(crate) const TESTED_DATA: &str = "sim/machines";
-
 /// The copy, with a build folder that outlives it, so that only what was changed is built again.
 pub(crate) struct Workshop {
     /// Root of the copied workspace.
@@ -77,47 +61,39 @@ pub(crate) struct Workshop {
 
 impl Workshop {
     /// Copies `crates`, each a folder of the workspace at `tree`, to `place`.
-    ///
-    /// # Errors
-    /// If a file cannot be read or written.
     pub(crate) fn new(tree: &Path, place: &Path, crates: &[&str]) -> Result<Self> {
-        let root = place.join("tree");
-        for name in crates {
-            copy_folder(&tree.join(name), &root.join(name)).with_context(|| format!("copying {name}"))?;
-        }
-        fs::copy(tree.join("Cargo.lock"), root.join("Cargo.lock"))?;
-        write_if_new(&root.join("Cargo.toml"), &manifest(&fs::read_to_string(tree.join("Cargo.toml"))?, crates)?)?;
-        Ok(Self { root, target: place.join("build") })
+        let workshop = Self { root: place.join("tree"), target: place.join("build") };
+        crates.iter().try_for_each(|name| workshop.add(tree, name))?;
+        fs::copy(tree.join("Cargo.lock"), workshop.root.join("Cargo.lock"))?;
+        let manifest = manifest(&fs::read_to_string(tree.join("Cargo.toml"))?, crates)?;
+        write_if_new(&workshop.root.join("Cargo.toml"), manifest)?;
+        Ok(workshop)
     }
 
-    /// Copies a folder that is a workspace of its own, beside the crates that it links.
+    /// Copies a folder of the tree.
     pub(crate) fn add(&self, tree: &Path, folder: &str) -> Result<()> {
         copy_folder(&tree.join(folder), &self.root.join(folder)).with_context(|| format!("copying {folder}"))
     }
 
-    /// Applies a unified diff; an error if it does not apply as it is.
-    pub(crate) fn apply(&self, patch: &Path) -> Result<()> {
-        self.git(&["apply", "--whitespace=nowarn"], patch)
+    /// Does `work` while a unified diff is applied.
+    pub(crate) fn with<T>(&self, patch: &Path, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.git(&[], patch).context("the patch does not apply any more")?;
+        let done = work();
+        self.git(&["--reverse"], patch)?;
+        done
     }
 
-    /// Takes it back.
-    pub(crate) fn revert(&self, patch: &Path) -> Result<()> {
-        self.git(&["apply", "--whitespace=nowarn", "--reverse"], patch)
+    /// An error if the diff does not apply.
+    pub(crate) fn tries(&self, patch: &Path) -> Result<()> {
+        self.git(&["--check"], patch).context("the patch does not apply any more")
     }
 
     fn git(&self, args: &[&str], patch: &Path) -> Result<()> {
+        let mut git = Command::new("git");
+        git.args(["apply", "--whitespace=nowarn"]).args(args).arg(patch).current_dir(&self.root);
         // Without the ceiling git would find the repository around the build folder, and skip what it does not track.
-        let output = Command::new("git")
-            .args(args)
-            .arg(patch)
-            .current_dir(&self.root)
-            .env("GIT_CEILING_DIRECTORIES", self.root.parent().unwrap_or(&self.root))
-            .output()
-            .context("running git apply")?;
-        if !output.status.success() {
-            bail!("{}", String::from_utf8_lossy(&output.stderr).trim());
-        }
-        Ok(())
+        git.env("GIT_CEILING_DIRECTORIES", self.root.parent().unwrap_or(&self.root));
+        output(&mut git).map(drop)
     }
 }
 

@@ -13,7 +13,7 @@ use not_here::is_not_here;
 const FROM_CLONE: &str = "cargo run --release -- ";
 /// Lines for somebody with no clone yet, or who wants the developer's tasks, which run this test themselves.
 const NOT_RUN: &[&str] = &["git clone ", "cd ", "cargo xtask ", "cargo bench", "cargo add ", "cargo install "];
-/// The first command takes more than a minute. The step `report in browser` of `cargo xtask test` types it, and looks
+/// The first command takes more than a minute. `cargo xtask report` types it, and looks
 /// at what it makes.
 const BY_ITS_OWN_STEP: &str = "cargo run --release -- reproduce";
 /// What needs tracepoints.

@@ -10,14 +10,18 @@ use std::time::Duration;
 use super::boot::{self, Ended};
 use super::build::{self, Kernel};
 use super::guest::Guest;
-use crate::c_library::tool;
 use crate::qemu::bochs;
-use crate::setup::{self, Ready};
+use crate::setup::{self, Need, lack, tool};
 
 /// What makes a disk that boots: a loader, a part of it, and the program that writes the disk.
-const LOADER: (&str, &str) = ("/usr/lib/ISOLINUX/isolinux.bin", "isolinux");
-const PART: (&str, &str) = ("/usr/lib/syslinux/modules/bios/ldlinux.c32", "syslinux-common");
-const WRITER: (&str, &str) = ("genisoimage", "genisoimage");
+const LOADER: &str = "/usr/lib/ISOLINUX/isolinux.bin";
+const PART: &str = "/usr/lib/syslinux/modules/bios/ldlinux.c32";
+const NEEDS: [Need; 4] = [
+    bochs::BOCHS,
+    Need::Program("genisoimage", "genisoimage"),
+    Need::File(LOADER, "isolinux"),
+    Need::File(PART, "syslinux-common"),
+];
 const DRIVE: &str = "ata1: enabled=1\nata1-master: type=cdrom, path=boot.iso, status=inserted\nboot: cdrom\n";
 /// Bochs is slower than QEMU by a factor of ten.
 const LIMIT: Duration = Duration::from_secs(900);
@@ -31,7 +35,7 @@ const RUNS: &[(&str, u32)] = &[("pti=off", 1), ("pti=off", 4), ("pti=on", 1), ("
 
 /// Boots each; false if one did not pass, or used no tags where it could.
 pub(super) fn run(root: &Path, guest: &Guest) -> Result<bool> {
-    if let Some(how) = missing() {
+    if let Some(how) = lack(&NEEDS) {
         println!("linux: bochs: skipped: {how}");
         return Ok(true);
     }
@@ -49,16 +53,6 @@ pub(super) fn run(root: &Path, guest: &Guest) -> Result<bool> {
         is_fine &= is_well;
     }
     Ok(is_fine)
-}
-
-/// What is missing here and cannot be installed, in one line.
-fn missing() -> Option<String> {
-    let programs = [bochs::program(), setup::program(&[WRITER.0], WRITER.1)];
-    let files = [LOADER, PART].map(|(file, package)| setup::file(file, package));
-    programs.into_iter().chain(files).find_map(|ready| match ready {
-        Ready::No(how) => Some(how),
-        Ready::Yes(_) => None,
-    })
 }
 
 fn boot(root: &Path, kernel: &Path, guest: &Guest, cpus: u32, words: &str) -> Result<Ended> {
@@ -82,8 +76,8 @@ fn write_disk(folder: &Path, kernel: &Path, guest: &Guest, words: &str) -> Resul
     let settings = format!("default linux\nprompt 0\nlabel linux\nkernel /linux\nappend initrd=/memory {words}\n");
     fs::write(disk.join("isolinux.cfg"), settings)?;
     let files: [(PathBuf, &str); 4] = [
-        (LOADER.0.into(), "isolinux.bin"),
-        (PART.0.into(), "ldlinux.c32"),
+        (LOADER.into(), "isolinux.bin"),
+        (PART.into(), "ldlinux.c32"),
         (kernel.to_owned(), "linux"),
         (guest.image.clone(), "memory"),
     ];
@@ -91,5 +85,5 @@ fn write_disk(folder: &Path, kernel: &Path, guest: &Guest, words: &str) -> Resul
         fs::copy(&from, disk.join(to)).with_context(|| format!("copying {}", from.display()))?;
     }
     let line = "-quiet -o boot.iso -b isolinux.bin -c boot.cat -no-emul-boot -boot-load-size 4 -boot-info-table disk";
-    tool(Command::new(WRITER.0).args(line.split_whitespace()), folder)
+    tool(Command::new("genisoimage").args(line.split_whitespace()), folder)
 }

@@ -18,8 +18,7 @@ use super::guest::Guest;
 use super::row::Row;
 use super::sizes::OBJECTS;
 use super::symbols::{self, Symbol};
-use crate::c_library::tool;
-use crate::setup;
+use crate::setup::{self, tool};
 
 /// CPUs of the machine that is counted, as for the rows.
 const CPUS: u32 = 4;

@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::build;
-use crate::c_library::tool;
-use crate::setup::{self, Ready};
+use crate::setup::{self, Need, lack, tool};
 
 const FLAGS: &str = "-std=gnu11 -O2 -Wall -Wextra -Werror -static -pthread";
 
@@ -42,7 +41,8 @@ impl Guest {
         let folder = setup::target_dir(root).join("linux/guest");
         let mut list = String::from(LIST);
         list += &format!("file /guest {} 0755 0 0\n", program.display());
-        if let Ready::Yes(shell) = setup::program(&["busybox"], "busybox-static") {
+        if lack(&[Need::Program("busybox", "busybox-static")]).is_none() {
+            let shell = setup::find("busybox").context("busybox is gone")?;
             list += &format!("file /bin/busybox {} 0755 0 0\nslink /bin/sh busybox 0777 0 0\n", shell.display());
         }
         list += more;

@@ -114,16 +114,6 @@ pub(super) fn run(root: &Path, wanted: &str, cpus: u32, form: Form) -> Result<bo
     Ok(names.iter().all(|name| !is_worse(name, &stock, &ours)))
 }
 
-/// Runs the tests on our kernel alone. Returns what did not pass and what it said; nothing if all passed.
-pub(super) fn run_ours(root: &Path, wanted: &str) -> Result<Option<String>> {
-    let judges = chosen(root, wanted)?;
-    let ours = sit(root, &Judges::build(root)?, Kernel::Tlbkit, &judges, wanted, CPUS)?;
-    let names = judges.iter().map(|judge| judge.name.clone());
-    let names = names.chain(groups(&judges).into_iter().map(log_of));
-    let wrong: Vec<String> = names.filter(|name| ours.verdict(name) != Verdict::Passed).collect();
-    Ok((!wrong.is_empty()).then(|| format!("{}\n{}", wrong.join(", "), ours.remarks.join("\n"))))
-}
-
 /// Runs the tests on our kernel alone, with `cpus` CPUs, and prints what did not pass. False if a test did not pass,
 /// which may have a reason that stock Linux has as well.
 pub(super) fn run_alone(root: &Path, wanted: &str, cpus: u32) -> Result<bool> {

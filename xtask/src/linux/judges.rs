@@ -9,13 +9,13 @@ use std::process::Command;
 
 use super::guest::Guest;
 use super::source;
-use crate::setup::{self, Ready};
+use crate::setup::{self, Need};
 
 /// What selftests are compiled with.
 const FLAGS: &str = "-O2 -w -std=gnu11 -static -pthread -mxsave -no-pie -U_FORTIFY_SOURCE";
 /// Libraries that a few of them want.
-const HEADERS: &[(&str, &str)] =
-    &[("/usr/include/sys/capability.h", "libcap-dev"), ("/usr/include/numa.h", "libnuma-dev")];
+const HEADERS: [Need; 2] =
+    [Need::File("/usr/include/sys/capability.h", "libcap-dev"), Need::File("/usr/include/numa.h", "libnuma-dev")];
 /// Tests that are made of a second file, or must be linked otherwise, as Linux's own Makefiles say.
 const MORE: &[(&str, &str)] = &[
     ("x86/sysret_ss_attrs", "thunks.S"),
@@ -62,10 +62,8 @@ pub(super) struct Judges {
 
 impl Judges {
     pub(super) fn build(root: &Path) -> Result<Self> {
-        for &(file, package) in HEADERS {
-            // Without it the few tests that want it are named as missing.
-            let _ = setup::file(file, package);
-        }
+        // Without one the few tests that want it are named as missing.
+        HEADERS.iter().for_each(|header| _ = header.lack());
         let (judges, folder) = (list(root)?, setup::target_dir(root).join("linux/judges"));
         let programs: BTreeSet<&String> = judges.iter().filter_map(|judge| judge.program.as_ref()).collect();
         let compiler = Compiler { tree: source::stock(root)?, headers: source::headers(root)?, folder };
@@ -144,10 +142,10 @@ fn libraries(source: &Path) -> Vec<&'static str> {
 
 /// stress-ng of the distribution, and what it is linked with.
 fn stress() -> Result<String, String> {
-    let program = match setup::program(&["stress-ng"], "stress-ng") {
-        Ready::Yes(program) => program,
-        Ready::No(how) => return Err(how),
-    };
+    if let Some(how) = Need::Program("stress-ng", "stress-ng").lack() {
+        return Err(how);
+    }
+    let program = setup::find("stress-ng").ok_or("stress-ng is gone")?;
     let output = Command::new("ldd").arg(&program).output().map_err(|error| format!("ldd: {error}"))?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let paths = text.split_whitespace().filter(|word| word.starts_with('/'));

@@ -21,8 +21,7 @@ mod waits;
 use anyhow::{Result, bail};
 use std::path::Path;
 
-use crate::outcome::StepOutcome;
-use crate::setup::{self, Ready};
+use crate::setup::{Need, lack};
 use boot::Boot;
 use build::Kernel;
 use compare::Form;
@@ -34,9 +33,9 @@ const SECONDS: u32 = 10;
 /// Boots of each kernel that are compared when nobody says how many.
 const RUNS: u32 = 7;
 
-/// Seconds of each value check in a step of `cargo xtask test`, and the foreign tests of that step.
-const STEP_SECONDS: u32 = 20;
-const STEP_JUDGES: [&str; 2] = ["mm/mremap_dontunmap", "stress/tlb-shootdown"];
+/// Seconds of the value check of `linux port`, and its foreign tests.
+const PORT_SECONDS: u32 = 20;
+const PORT_JUDGES: [&str; 2] = ["mm/mremap_dontunmap", "stress/tlb-shootdown"];
 
 /// How the guest runs: the kernel's command line, and the numbers of CPUs.
 const CHECKS: &[(&str, &[u32])] = &[("", &[1, 2, 4, 8]), ("pti=on", &[2, 4]), ("nopcid pti=off", &[4])];
@@ -45,6 +44,9 @@ const CHECKS: &[(&str, &[u32])] = &[("", &[1, 2, 4, 8]), ("pti=on", &[2, 4]), ("
 pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<bool> {
     let form = if arguments.iter().any(|word| word == "--json") { Form::Json } else { Form::Table };
     let words: Vec<&str> = arguments.iter().map(String::as_str).filter(|&word| word != "--json").collect();
+    if words == ["port"] {
+        return port(root);
+    }
     let part = Part::of(&words)?;
     if let Some(how) = missing() {
         bail!("{how}");
@@ -65,7 +67,7 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<bool> {
     })
 }
 
-const PARTS: &str = "build, check [SECONDS], churn [SECONDS], judge [NAME [CPUS]], judge-alone [NAME [CPUS]], \
+const PARTS: &str = "port, build, check [SECONDS], churn [SECONDS], judge [NAME [CPUS]], judge-alone [NAME [CPUS]], \
                      load [MINUTES], faults, bochs, compare [BOOTS] or functions [WORK]";
 
 /// What is asked for.
@@ -134,15 +136,8 @@ impl<'a> Part<'a> {
 
 /// What this machine lacks and cannot get.
 fn missing() -> Option<String> {
-    let emulator = match setup::program(&[tlbkit_boot::PROGRAM], tlbkit_boot::PACKAGE) {
-        Ready::No(how) => Some(how),
-        Ready::Yes(_) => None,
-    };
-    let target = match setup::target(tlbkit_boot::TARGET) {
-        Ready::No(how) => Some(how),
-        Ready::Yes(()) => None,
-    };
-    emulator.or(target).or_else(source::missing)
+    let emulator = Need::Program(tlbkit_boot::PROGRAM, tlbkit_boot::PACKAGE);
+    lack(&[emulator, Need::Target(tlbkit_boot::TARGET)]).or_else(source::missing)
 }
 
 /// Builds kernels and tells where they are.
@@ -171,38 +166,33 @@ fn check(root: &Path, guest: &Guest, verb: &str, seconds: u32) -> Result<bool> {
     Ok(is_fine)
 }
 
-/// A step of `cargo xtask test`: the files of the port are as the kernel's build wants them. Building a kernel takes
-/// longer than a step may, so it says which command does that; whoever did it has the kernel checked and judged.
-pub(crate) fn step(root: &Path) -> Result<StepOutcome> {
-    if let Ready::No(how) = setup::target(tlbkit_boot::TARGET) {
-        return Ok(StepOutcome::Skipped(how));
-    }
-    if let Ready::No(how) = setup::program(&["gcc"], "gcc") {
-        return Ok(StepOutcome::Skipped(how));
-    }
+/// The files of the port are as the kernel's build wants them. Building a kernel takes longer than this may, so it says
+/// which command does that; whoever did it has the kernel checked and judged.
+fn port(root: &Path) -> Result<bool> {
     let object = build::object(root)?;
     guest::Guest::compile(root)?;
     waits::Plugin::compile(root)?;
     if !build::is_built(root, Kernel::Tlbkit) || !source::is_current(root)? {
         let bytes = object.metadata()?.len();
-        let how = "no boot: the kernel is not built, or not anew: cargo xtask linux build";
-        return Ok(StepOutcome::Skipped(format!("object of {bytes} bytes and guest programs compile; {how}")));
+        println!("object of {bytes} bytes and guest programs compile");
+        println!("skipped: no boot: the kernel is not built, or not anew: cargo xtask linux build");
+        return Ok(true);
     }
-    // Whoever has built the kernel once has it checked each time: what has changed takes a minute.
     if let Some(how) = missing() {
-        return Ok(StepOutcome::Skipped(how));
+        println!("skipped: {how}");
+        return Ok(true);
     }
     let (image, guest) = (build::kernel(root, Kernel::Tlbkit)?, Guest::build(root)?);
-    let ended = Boot::at_once(4, "", &format!("churn {STEP_SECONDS}")).run(&image, &guest)?;
+    let ended = Boot::at_once(4, "", &format!("churn {PORT_SECONDS}")).run(&image, &guest)?;
     if !ended.is_well() {
-        return Ok(StepOutcome::Failed(ended.tail()));
+        println!("{}", ended.tail());
+        return Ok(false);
     }
-    for wanted in STEP_JUDGES {
-        if let Some(failed) = judge::run_ours(root, wanted)? {
-            return Ok(StepOutcome::Failed(failed));
-        }
+    let mut is_fine = true;
+    for wanted in PORT_JUDGES {
+        is_fine &= judge::run_alone(root, wanted, judge::CPUS)?;
     }
-    Ok(StepOutcome::Ok(format!("a boot that was shaken, and {STEP_JUDGES:?}")))
+    Ok(is_fine)
 }
 
 #[cfg(test)]

@@ -5,17 +5,23 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::c_library::tool;
-use crate::setup::{self, Ready};
+use crate::setup::{self, Need, lack, tool};
 
 /// The package, its archive, and the folder in it.
 const PACKAGE: &str = "linux-source-6.12";
 const ARCHIVE: &str = "/usr/src/linux-source-6.12.tar.xz";
 /// What else a kernel's build wants.
-const TOOLS: &[(&str, &str)] =
-    &[("flex", "flex"), ("bison", "bison"), ("bc", "bc"), ("xz", "xz-utils"), ("make", "make"), ("gcc", "gcc")];
-const HEADERS: &[(&str, &str)] =
-    &[("/usr/include/libelf.h", "libelf-dev"), ("/usr/include/openssl/ssl.h", "libssl-dev")];
+const NEEDS: &[Need] = &[
+    Need::Program("flex", "flex"),
+    Need::Program("bison", "bison"),
+    Need::Program("bc", "bc"),
+    Need::Program("xz", "xz-utils"),
+    Need::Program("make", "make"),
+    Need::Program("gcc", "gcc"),
+    Need::File("/usr/include/libelf.h", "libelf-dev"),
+    Need::File("/usr/include/openssl/ssl.h", "libssl-dev"),
+    Need::File(ARCHIVE, PACKAGE),
+];
 
 /// Our files in Linux, all in the folder of the one that is replaced.
 const FILES: [&str; 4] = ["tlb.c", "tlb_flush.c", "tlb_hardware.c", "tlb_internal.h"];
@@ -23,12 +29,7 @@ const MM: &str = "arch/x86/mm";
 
 /// What is missing here and cannot be installed, in one line.
 pub(super) fn missing() -> Option<String> {
-    let programs = TOOLS.iter().map(|&(program, package)| setup::program(&[program], package));
-    let files = HEADERS.iter().chain(&[(ARCHIVE, PACKAGE)]).map(|&(file, package)| setup::file(file, package));
-    programs.chain(files).find_map(|ready| match ready {
-        Ready::No(how) => Some(how),
-        Ready::Yes(_) => None,
-    })
+    lack(NEEDS)
 }
 
 /// The source as the distribution has it.

@@ -5,8 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::c_library::tool;
-use crate::setup;
+use crate::setup::{self, tool};
 
 const FLAGS: &str = "-std=gnu11 -O2 -Wall -Wextra -Werror -fPIC -shared";
 

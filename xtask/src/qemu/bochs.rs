@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use super::compare;
 use super::emulator::{self, Ended};
 use super::image;
-use crate::setup::{self, Ready};
+use crate::setup::Need;
 
 pub(crate) const LOG: &str = "serial.log";
 const DISK: &str = "disk.img";
@@ -39,7 +39,7 @@ speaker: enabled=0
 
 /// Asks for the rules and compares the runs; false if something was wrong.
 pub(super) fn run(root: &Path) -> Result<bool> {
-    if let Ready::No(how) = program() {
+    if let Some(how) = BOCHS.lack() {
         println!("qemu bochs: skipped: {how}");
         return Ok(true);
     }
@@ -52,9 +52,7 @@ pub(super) fn run(root: &Path) -> Result<bool> {
 }
 
 /// The emulator's program.
-pub(crate) fn program() -> Ready<PathBuf> {
-    setup::program(&["bochs"], "bochs bochsbios vgabios")
-}
+pub(crate) const BOCHS: Need = Need::Program("bochs", "bochs bochsbios vgabios");
 
 fn tell(line: &Value) {
     let text = |key: &str| line[key].as_str().unwrap_or_default();

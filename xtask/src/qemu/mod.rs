@@ -11,8 +11,7 @@ mod soak;
 use anyhow::{Result, bail};
 use std::path::Path;
 
-use crate::outcome::StepOutcome;
-use crate::setup::{self, Ready};
+use emulator::{Boot, Threads};
 use monitor::Effort;
 
 /// Minutes of soaking when nobody says how many.
@@ -28,6 +27,8 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<bool> {
             let in_qemu = compare::run(root)? & faults::run(root)? & soak::run(root, SOAK_MINUTES)?;
             Ok(in_qemu & bochs::run(root)? & monitor::run(root, &Effort::WHOLE)?)
         }
+        ["--short"] => short(root),
+        ["boot"] => boot(root),
         ["compare"] => compare::run(root),
         ["faults"] => faults::run(root),
         ["soak"] => soak::run(root, SOAK_MINUTES),
@@ -41,22 +42,25 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<bool> {
     }
 }
 
-/// All of it as a step of `cargo xtask test`.
-pub(crate) fn check(root: &Path) -> Result<StepOutcome> {
-    if let Ready::No(how) = setup::target(tlbkit_boot::TARGET) {
-        return Ok(StepOutcome::Skipped(how));
-    }
-    if let Ready::No(how) = setup::program(&[tlbkit_boot::PROGRAM], tlbkit_boot::PACKAGE) {
-        return Ok(StepOutcome::Skipped(how));
-    }
+/// All of it, shorter: a step of `cargo xtask test --all`.
+fn short(root: &Path) -> Result<bool> {
     let in_qemu = compare::run(root)? & faults::run(root)? & soak::run(root, STEP_SOAK_MINUTES)?;
-    let is_fine = in_qemu & bochs::run(root)? & monitor::run(root, &Effort::STEP)?;
-    Ok(if is_fine { StepOutcome::Ok(String::new()) } else { StepOutcome::Failed("see above".to_owned()) })
+    Ok(in_qemu & bochs::run(root)? & monitor::run(root, &Effort::STEP)?)
+}
+
+/// One boot on four CPUs in turns, whose races are checked: a step of `cargo xtask test`.
+fn boot(root: &Path) -> Result<bool> {
+    let kernel = emulator::build(root)?;
+    let boot = Boot::new(4, Threads::Repeatable, "monitor=on workload=races set=rounds=40");
+    let ended = boot.run(&kernel)?;
+    println!("{}: {}: {}", boot.command_line(), ended.kind(), ended.what());
+    Ok(ended.is_fine())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::setup;
     use std::fs;
 
     #[test]

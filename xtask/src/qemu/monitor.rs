@@ -9,7 +9,7 @@ use std::time::Instant;
 use super::bochs::{self, Bochs};
 use super::emulator::Threads::{Parallel, Repeatable};
 use super::emulator::{self, Boot, Ended, Threads};
-use crate::setup::{self, Ready};
+use crate::setup;
 use crate::workshop::{OBSERVED, TESTKIT, Workshop};
 
 /// What the kernel links. The kernel itself is a workspace of its own.
@@ -159,12 +159,10 @@ fn finds_bugs(root: &Path, every: usize) -> Result<bool> {
 
 fn trial<'a>(root: &Path, workshop: &Workshop, mutant: &'a str, words: Words) -> Result<Hunt<'a>> {
     let patch = root.join("verify/mutants").join(format!("{mutant}.patch"));
-    workshop.apply(&patch)?;
-    let hunted = tlbkit_boot::build(&workshop.root.join(KERNEL), &workshop.target)
-        .map_err(Into::into)
-        .and_then(|kernel| hunt(mutant, &kernel, words, SEEDS));
-    workshop.revert(&patch)?;
-    hunted
+    workshop.with(&patch, || {
+        let kernel = tlbkit_boot::build(&workshop.root.join(KERNEL), &workshop.target)?;
+        hunt(mutant, &kernel, words, SEEDS)
+    })
 }
 
 /// Runs until something is found.
@@ -225,7 +223,7 @@ fn has_right_scopes(kernel: &Path) -> Result<bool> {
 
 /// Another emulator, which has INVPCID and sends interrupts through registers: the same scopes, the same runs.
 fn holds_on_bochs(kernel: &Path) -> Result<bool> {
-    if let Ready::No(how) = bochs::program() {
+    if let Some(how) = bochs::BOCHS.lack() {
         println!("bochs: skipped: {how}");
         return Ok(true);
     }

@@ -64,7 +64,7 @@ fn measure() -> Result<ExitCode> {
         std::fs::write(file(), fresh)?;
     } else if !is_comparable {
         println!(
-            "counts.txt is of other compilers, not of `{}`: nothing was compared",
+            "skipped: counts.txt is of other compilers, not of `{}`: nothing was compared",
             compilers.trim_start_matches("# ")
         );
     } else if !is_worse && fresh != committed {

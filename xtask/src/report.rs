@@ -1,0 +1,304 @@
+//! `cargo xtask report`: the README's first command, and what comes of it. Every verdict is as recorded, README.md and
+//! docs/ show the figures of this run, and the report fits a phone and a desktop, as a real browser lays it out.
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::setup::{self, Need, output, tool};
+
+const BROWSER: Need = Need::Program("chromium", "chromium");
+const WIDTHS_PX: [u32; 2] = [390, 1200];
+/// A headless window is never narrower than 500 pixels: so the page is laid out in a frame of the width wanted. The
+/// probe is put first into a copy of the report, where it hears of errors in scripts that come after, and hands its
+/// figures to the page around the frame, whose DOM the browser prints.
+const PROBE: &str = r#"<script>
+(() => {
+  let errors = 0;
+  addEventListener("error", () => { errors += 1; }, true);
+  addEventListener("load", () => {
+    const page = document.documentElement;
+    const drawn = [...document.querySelectorAll("section[id]")].filter((s) => s.querySelector("svg")).map((s) => s.id);
+    const named = [...document.querySelectorAll("[src], link[href]")].map((e) => e.src || e.href);
+    const fetched = performance.getEntriesByType("resource").map((r) => r.name);
+    const loads = new Set(named.concat(fetched).filter((name) => !name.startsWith("data:"))).size;
+    parent.postMessage([page.scrollWidth, loads, errors].concat(drawn).join(" "), "*");
+  });
+})();
+</script>"#;
+const FRAME: &str = r#"<!doctype html><body style="margin:0"><script>
+addEventListener("message", (e) => { document.body.dataset.measured = e.data; });</script>
+<iframe src="probed.html" width="WIDTH" height="900" style="border:0"></iframe></body>"#;
+
+/// Runs it; false if something is not as it is shown.
+pub(crate) fn run(root: &Path) -> Result<bool> {
+    let folder = setup::target_dir(root).join("xtask/report");
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
+    tool(Command::new("cargo").args(["build", "--release", "--quiet", "--package", "tlbkit-cli"]), root)?;
+    let mut reproduce = Command::new(setup::target_dir(root).join("release/tlbkit"));
+    let ended = reproduce.args(["reproduce", "--json"]).current_dir(&folder).stderr(Stdio::inherit()).output()?;
+    let rows = rows(&String::from_utf8_lossy(&ended.stdout))?;
+    let mut faults: Vec<String> = rows.iter().filter(|row| row.verdict.starts_with("changed")).map(Row::told).collect();
+    ensure!(ended.status.success() || !faults.is_empty(), "tlbkit reproduce: {}", ended.status);
+    let page = |path: &str| fs::read_to_string(root.join(path)).with_context(|| path.to_owned());
+    faults.extend(shown_otherwise(&rows, &page("README.md")?, &page("docs/lab/reproduce.md")?, &page("docs/pcid.svg")?));
+    let no_browser = BROWSER.lack();
+    if no_browser.is_none() {
+        let report = fs::read_to_string(folder.join("report/index.html")).context("reading the report")?;
+        for width_px in WIDTHS_PX {
+            let measured = laid_out(&report, width_px, &folder)?;
+            faults.extend(measured.faults(width_px, &results(root)?));
+        }
+    }
+    faults.iter().for_each(|fault| println!("{fault}"));
+    if let (Some(how), true) = (no_browser, faults.is_empty()) {
+        println!("skipped: all is as recorded and shown, but no browser has laid out the report; {how}");
+    }
+    Ok(faults.is_empty())
+}
+
+/// The names of the published results, by their files: a report has a section with a plot for each.
+fn results(root: &Path) -> Result<Vec<String>> {
+    let files = fs::read_dir(root.join("sim/experiments"))?;
+    let files = files.map(|file| Ok(file?.path())).collect::<Result<Vec<PathBuf>>>()?;
+    let files = files.iter().filter(|path| path.extension().is_some_and(|end| end == "toml"));
+    Ok(files.filter_map(|path| path.file_stem()).map(|name| name.to_string_lossy().into_owned()).collect())
+}
+
+/// What the probe saw.
+#[derive(Debug)]
+struct Measured {
+    width_px: u32,
+    loads: u32,
+    errors: u32,
+    drawn: Vec<String>,
+}
+
+/// Lays out the report in a frame, and measures it.
+fn laid_out(report: &str, width_px: u32, folder: &Path) -> Result<Measured> {
+    let head = report.find("<head>").map_or(0, |at| at + "<head>".len());
+    fs::write(folder.join("probed.html"), [&report[..head], PROBE, &report[head..]].concat())?;
+    let frame = folder.join("frame.html");
+    fs::write(&frame, FRAME.replace("WIDTH", &width_px.to_string()))?;
+    let mut browser = Command::new("timeout");
+    browser.args(["600", "chromium", "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"]);
+    browser.args(["--disable-background-networking", "--disable-component-update", "--disable-sync"]);
+    browser.args(["--hide-scrollbars", "--virtual-time-budget=5000", "--dump-dom"]);
+    browser.arg(format!("--user-data-dir={}", folder.join("profile").display()));
+    let dom = output(browser.arg(format!("file://{}", fs::canonicalize(frame)?.display())))?;
+    let words = dom.split("data-measured=\"").nth(1).and_then(|rest| rest.split('"').next());
+    let mut words =
+        words.with_context(|| format!("the browser did not measure the report at {width_px} px"))?.split(' ');
+    let mut number = || words.next().unwrap_or_default().parse::<u32>().context("the browser measured no number");
+    let (width_px, loads, errors) = (number()?, number()?, number()?);
+    Ok(Measured { width_px, loads, errors, drawn: words.map(str::to_owned).collect() })
+}
+
+impl Measured {
+    /// What a reader would object to in a report of these results.
+    fn faults(&self, frame_px: u32, results: &[String]) -> Vec<String> {
+        let Self { width_px, loads, errors, drawn } = self;
+        let missing = results.iter().filter(|name| !drawn.contains(name));
+        let mut faults: Vec<String> =
+            missing.map(|name| format!("no <section id=\"{name}\"> with an inline svg")).collect();
+        if *width_px > frame_px {
+            faults.push(format!("the page is {width_px} px wide in a frame of {frame_px} px and scrolls sideways"));
+        }
+        if loads + errors > 0 {
+            faults.push(format!("{loads} other files loaded, {errors} script or load errors; a report stands alone"));
+        }
+        faults
+    }
+}
+
+/// A row of `reproduce --json`, as far as pages show it.
+#[derive(Debug)]
+struct Row {
+    experiment: String,
+    quantity: String,
+    published: Option<f64>,
+    ours: Option<f64>,
+    error_pct: Option<f64>,
+    null: Option<f64>,
+    claim: String,
+    verdict: String,
+}
+
+impl Row {
+    fn told(&self) -> String {
+        format!("{} {}: {}", self.experiment, self.quantity, self.verdict)
+    }
+}
+
+fn rows(lines: &str) -> Result<Vec<Row>> {
+    let row = |line: &str| {
+        let value: Value = serde_json::from_str(line).with_context(|| line.to_owned())?;
+        let text = |key: &str| value[key].as_str().unwrap_or_default().to_owned();
+        let number = |key: &str| value[key].as_f64();
+        Ok(Row {
+            experiment: text("experiment"),
+            quantity: text("quantity"),
+            published: number("published"),
+            ours: number("ours"),
+            error_pct: number("error_pct"),
+            null: number("null"),
+            claim: text("claim"),
+            verdict: text("verdict"),
+        })
+    };
+    lines.lines().map(row).collect()
+}
+
+/// Where a page says something else than these rows.
+fn shown_otherwise(rows: &[Row], readme: &str, reproduce: &str, picture: &str) -> Vec<String> {
+    let mut names: Vec<&str> = rows.iter().map(|row| row.experiment.as_str()).collect();
+    names.dedup();
+    let of = |name: &str| rows.iter().filter(|row| row.experiment == name).collect::<Vec<_>>();
+    let mut lines: Vec<String> = names.iter().map(|name| Summary::of(&of(name)).line(name)).collect();
+    let whole = Summary::of(&rows.iter().collect::<Vec<_>>());
+    lines.push(whole.line("all"));
+    lines.retain(|line| !reproduce.contains(line));
+    let mut faults: Vec<String> = lines.iter().map(|line| format!("docs/lab/reproduce.md lacks `{line}`")).collect();
+    if !readme.contains(&whole.sentence()) {
+        faults.push(format!("README.md lacks `{}`", whole.sentence()));
+    }
+    let wrong = readme.lines().filter_map(result_cells).filter(|cells| !rows.iter().any(|row| is_shown(row, cells)));
+    faults.extend(wrong.map(|cells| format!("README.md says `{}`, and no row of a run does", cells.join(" | "))));
+    let turn = rows.iter().find(|row| row.experiment == "pcid" && row.quantity == "time, pages 512, pcid");
+    let bar = turn.and_then(|row| row.ours).map(|ours| format!("pcid, ours: {ours:.2} us"));
+    if !bar.as_ref().is_some_and(|bar| picture.contains(bar)) {
+        faults.push(format!("docs/pcid.svg does not say {bar:?}: take it from the report anew"));
+    }
+    faults
+}
+
+/// How many predictions of each kind hold, and how far they are off.
+struct Summary {
+    /// In band, and in all: strong, weak, tautological.
+    kinds: [(usize, usize); 3],
+    /// Mean and median.
+    error_pct: [f64; 2],
+    null_error_pct: [f64; 2],
+    figures: usize,
+}
+
+impl Summary {
+    fn of(rows: &[&Row]) -> Self {
+        let kinds = ["strong", "weak", "tautological"].map(|claim| {
+            let of_kind = rows.iter().filter(|row| row.claim == claim);
+            (of_kind.clone().filter(|row| row.verdict == "in band").count(), of_kind.count())
+        });
+        let (mut errors, mut null_errors) = (Vec::new(), Vec::new());
+        for row in rows.iter().filter(|row| ["strong", "weak"].contains(&row.claim.as_str())) {
+            if let (Some(published), Some(error_pct)) = (row.published.filter(|&value| value != 0.0), row.error_pct) {
+                errors.push(error_pct.abs());
+                null_errors.extend(row.null.map(|null| ((null - published) / published).abs() * 100.0));
+            }
+        }
+        let figures = errors.len();
+        Self { kinds, error_pct: mean_and_median(errors), null_error_pct: mean_and_median(null_errors), figures }
+    }
+
+    /// A line of docs/lab/reproduce.md.
+    fn line(&self, name: &str) -> String {
+        let kinds = self.kinds.map(|(held, all)| format!("{held} of {all}")).join(" | ");
+        let [error, null] =
+            [self.error_pct, self.null_error_pct].map(|[mean, median]| format!("{mean:.1}, {median:.1} %"));
+        format!("| {name} | {kinds} | {error} | {null} | {} |", self.figures)
+    }
+
+    /// What the README says of all.
+    fn sentence(&self) -> String {
+        let [strong, weak, tautological] = self.kinds.map(|(held, all)| format!("{held} of {all}"));
+        format!(
+            "In band are {strong} strong, {weak} weak and {tautological} tautological predictions. \
+             The mean error is {:.0} % and the median {:.0} %; those of the null models are {:.0} and {:.0} %.",
+            self.error_pct[0], self.error_pct[1], self.null_error_pct[0], self.null_error_pct[1]
+        )
+    }
+}
+
+fn mean_and_median(mut values: Vec<f64>) -> [f64; 2] {
+    values.sort_by(f64::total_cmp);
+    let Some(last) = values.len().checked_sub(1) else { return [0.0; 2] };
+    let mean = values.iter().sum::<f64>() / values.len() as f64;
+    [mean, f64::midpoint(values[last / 2], values[values.len() / 2])]
+}
+
+/// The last six cells of a line of the README's table of results: published, ours, error, null model, kind, verdict.
+fn result_cells(line: &str) -> Option<Vec<&str>> {
+    let cells: Vec<&str> = line.strip_prefix('|')?.strip_suffix('|')?.split('|').map(str::trim).collect();
+    let is_result = cells.len() == 8 && ["strong", "weak", "tautological"].contains(&cells[6]);
+    is_result.then(|| cells[2..].to_vec())
+}
+
+/// Whether the cells say what the row does, in any unit.
+fn is_shown(row: &Row, cells: &[&str]) -> bool {
+    let [published, ours, error, null, kind, verdict] = cells else { return false };
+    let says = |cell: &str, value: Option<f64>, shift: i32| value.is_some_and(|value| says(cell, value, shift));
+    row.claim == *kind
+        && row.verdict == verdict.trim_matches('*')
+        && says(error, row.error_pct, 0)
+        && [-6, -3, -2, 0, 2, 3, 6].into_iter().any(|shift| {
+            says(published, row.published, shift) && says(ours, row.ours, shift) && says(null, row.null, shift)
+        })
+}
+
+/// Whether the number in `cell` is `value` times ten to the power of `shift`, rounded to the digits that it has.
+fn says(cell: &str, value: f64, shift: i32) -> bool {
+    let digits: String = cell.chars().filter(|c| c.is_ascii_digit() || ".-".contains(*c)).collect();
+    let digits = digits.trim_end_matches(['.', '-']);
+    let decimals = digits.split_once('.').map_or(0, |(_, after)| after.len());
+    let Ok(number) = digits.parse::<f64>() else { return false };
+    let scaled = value * 10f64.powi(shift);
+    (scaled - number).abs() <= 0.5000001 * 10f64.powi(-(decimals as i32))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINE: &str = concat!(
+        r#"{"experiment":"pcid","quantity":"time, pages 512, pcid","unit":"us","published":1.8,"ours":1.658,"#,
+        r#""error_pct":-7.9,"kind":"prediction","null":1.22,"verdict":"in band","claim":"strong"}"#
+    );
+
+    #[test]
+    fn a_page_that_says_something_else_is_found() -> Result<()> {
+        let rows = rows(LINE)?;
+        let reproduce = "| pcid | 1 of 1 | 0 of 0 | 0 of 0 | 7.9, 7.9 % | 32.2, 32.2 % | 1 |\n\
+                         | all | 1 of 1 | 0 of 0 | 0 of 0 | 7.9, 7.9 % | 32.2, 32.2 % | 1 |";
+        let readme = "| PCID, 2017 | a turn | 1.80 us | 1.66 us | -8 % | 1.22 | strong | in band |\n\
+                      In band are 1 of 1 strong, 0 of 0 weak and 0 of 0 tautological predictions. \
+                      The mean error is 8 % and the median 8 %; those of the null models are 32 and 32 %.";
+        let picture = "pcid, ours: 1.66 us";
+        assert_eq!(shown_otherwise(&rows, readme, reproduce, picture), [] as [&str; 0]);
+        for wrong in [readme.replace("1.66", "1.70"), readme.replace("1.66", "166"), readme.replace("mean", "least")] {
+            assert_eq!(shown_otherwise(&rows, &wrong, reproduce, picture).len(), 1, "{wrong}");
+        }
+        assert_eq!(shown_otherwise(&rows, readme, "", "").len(), 3);
+        assert!(super::rows("{").is_err());
+        Ok(())
+    }
+
+    #[test]
+    fn a_real_browser_sees_what_is_wrong_with_a_page() -> Result<()> {
+        // Only where a browser is already there: a unit test installs nothing.
+        if setup::find("chromium").is_none() {
+            return Ok(());
+        }
+        let folder = std::env::temp_dir().join(format!("tlbkit-browser-{}", std::process::id()));
+        fs::create_dir_all(&folder)?;
+        let page = "<!doctype html><head></head><section id=\"pcid\"><svg></svg></section><section id=\"lazy\"></section>\
+                    <div style=\"width:700px\">x</div><img src=\"gone.png\">";
+        let measured = laid_out(page, WIDTHS_PX[0], &folder);
+        fs::remove_dir_all(&folder)?;
+        let faults = measured?.faults(WIDTHS_PX[0], &["pcid", "lazy"].map(str::to_owned)).join("\n");
+        assert!(faults.contains("\"lazy\"") && !faults.contains("\"pcid\""), "{faults}");
+        assert!(faults.contains("scrolls sideways") && faults.contains("1 other files loaded, 1 script"), "{faults}");
+        Ok(())
+    }
+}
