@@ -11,7 +11,7 @@ use std::process::Command;
 use tlbkit_boot::{Ended, Machine, PACKAGE, PROGRAM, TARGET};
 
 use crate::c_library;
-use crate::qemu::emulator::Threads;
+use crate::qemu::Threads;
 use crate::setup::{self, Need, lack, tool};
 
 /// Where it is built, in cargo's folder.

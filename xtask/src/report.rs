@@ -44,7 +44,8 @@ pub(crate) fn run(root: &Path) -> Result<bool> {
     let mut faults: Vec<String> = rows.iter().filter(|row| row.verdict.starts_with("changed")).map(Row::told).collect();
     ensure!(ended.status.success() || !faults.is_empty(), "tlbkit reproduce: {}", ended.status);
     let page = |path: &str| fs::read_to_string(root.join(path)).with_context(|| path.to_owned());
-    faults.extend(shown_otherwise(&rows, &page("README.md")?, &page("docs/lab/reproduce.md")?, &page("docs/pcid.svg")?));
+    let (readme, reproduce, picture) = (page("README.md")?, page("docs/lab/reproduce.md")?, page("docs/pcid.svg")?);
+    faults.extend(shown_otherwise(&rows, &readme, &reproduce, &picture));
     let no_browser = BROWSER.lack();
     if no_browser.is_none() {
         let report = fs::read_to_string(folder.join("report/index.html")).context("reading the report")?;
@@ -292,8 +293,8 @@ mod tests {
         }
         let folder = std::env::temp_dir().join(format!("tlbkit-browser-{}", std::process::id()));
         fs::create_dir_all(&folder)?;
-        let page = "<!doctype html><head></head><section id=\"pcid\"><svg></svg></section><section id=\"lazy\"></section>\
-                    <div style=\"width:700px\">x</div><img src=\"gone.png\">";
+        let page = "<!doctype html><head></head><section id=\"pcid\"><svg></svg></section>\
+                    <section id=\"lazy\"></section><div style=\"width:700px\">x</div><img src=\"gone.png\">";
         let measured = laid_out(page, WIDTHS_PX[0], &folder);
         fs::remove_dir_all(&folder)?;
         let faults = measured?.faults(WIDTHS_PX[0], &["pcid", "lazy"].map(str::to_owned)).join("\n");

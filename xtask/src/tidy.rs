@@ -128,8 +128,8 @@ fn has_word(line: &str, word: &str) -> bool {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     line.match_indices(word).any(|(at, _)| {
         let (before, after) = (&line[..at], &line[at + word.len()..]);
-        !(before.ends_with(is_word) && word.starts_with(is_word))
-            && !(after.starts_with(is_word) && word.ends_with(is_word))
+        let is_cut = before.ends_with(is_word) && word.starts_with(is_word);
+        !(is_cut || after.starts_with(is_word) && word.ends_with(is_word))
     })
 }
 
@@ -323,9 +323,9 @@ fn dead_paths(repo: &Repo) -> Vec<Finding> {
     all
 }
 
-/// Every number that somebody measured says who: in `sim/machines/` and `sim/experiments/` the table that holds it names
-/// its `source` and its `kind`, or stands inside a table that does. An experiment may name one `[source]` for the whole
-/// file; a kind is never given for a whole file.
+/// Every number that somebody measured says who: in `sim/machines/` and `sim/experiments/` the table that holds it has a
+/// `source` and a `kind`, or stands inside a table that does. An experiment may name one `[source]` for the whole file;
+/// a kind is never given for a whole file.
 fn number_source(repo: &Repo) -> Vec<Finding> {
     let mut all = Vec::new();
     for file in repo.ending(".toml") {

@@ -10,14 +10,14 @@ use std::time::Duration;
 use super::boot::{self, Ended};
 use super::build::{self, Kernel};
 use super::guest::Guest;
-use crate::qemu::bochs;
+use crate::qemu::{self, BOCHS};
 use crate::setup::{self, Need, lack, tool};
 
 /// What makes a disk that boots: a loader, a part of it, and the program that writes the disk.
 const LOADER: &str = "/usr/lib/ISOLINUX/isolinux.bin";
 const PART: &str = "/usr/lib/syslinux/modules/bios/ldlinux.c32";
 const NEEDS: [Need; 4] = [
-    bochs::BOCHS,
+    BOCHS,
     Need::Program("genisoimage", "genisoimage"),
     Need::File(LOADER, "isolinux"),
     Need::File(PART, "syslinux-common"),
@@ -59,8 +59,8 @@ fn boot(root: &Path, kernel: &Path, guest: &Guest, cpus: u32, words: &str) -> Re
     let folder = setup::target_dir(root).join("linux/bochs");
     let words = boot::command_line(&format!("{CLOCK} {words}"), &format!("check {SECONDS}"));
     write_disk(&folder, kernel, guest, &words)?;
-    let seconds = bochs::emulate(&folder, cpus, DRIVE, LIMIT)?;
-    let text = String::from_utf8_lossy(&fs::read(folder.join(bochs::LOG)).unwrap_or_default()).into_owned();
+    let seconds = qemu::emulate(&folder, cpus, DRIVE, LIMIT)?;
+    let text = String::from_utf8_lossy(&fs::read(folder.join(qemu::LOG)).unwrap_or_default()).into_owned();
     // Bochs returns the same whatever the guest meant: its last line says it.
     let mut ended = Ended { code: None, text, seconds };
     if ended.lines("end").last().is_some_and(|line| line["passed"] == true) {

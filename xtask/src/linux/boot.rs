@@ -9,7 +9,7 @@ use tlbkit_boot::{LIMIT, Machine};
 
 use super::guest::Guest;
 use super::waits::Plugin;
-use crate::qemu::emulator::Threads;
+use crate::qemu::Threads;
 
 /// What the guest returns through the emulator when all went well.
 pub(super) const WELL: i32 = 33;

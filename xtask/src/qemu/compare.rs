@@ -10,7 +10,7 @@ use tlbkit::{Accounting, History, Isolation, Policy, Reason};
 use tlbkit_sim::machine::Machine;
 use tlbkit_sim::{FileReads, Run, RunOutcome};
 
-use super::emulator::{self, Boot, Ended, Threads};
+use super::{Boot, Ended, Threads};
 
 /// The simulated machine; only its counts are looked at, so any without tags would do.
 const MACHINE: &str = "recent-bare";
@@ -148,7 +148,7 @@ const NUMBERS: &[Number] = &[
 
 /// Runs every case under QEMU; false if a number differs that may not.
 pub(super) fn run(root: &Path) -> Result<bool> {
-    let kernel = emulator::build(root)?;
+    let kernel = super::build(root)?;
     run_all(CASES, &|case| Boot::new(case.cpus, case.threads, case.words()).run(&kernel))
 }
 

@@ -6,9 +6,9 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 use std::time::Instant;
 
-use super::bochs::{self, Bochs};
-use super::emulator::Threads::{Parallel, Repeatable};
-use super::emulator::{self, Boot, Ended, Threads};
+use super::Threads::{Parallel, Repeatable};
+use super::bochs::{BOCHS, Bochs};
+use super::{Boot, Ended, Threads};
 use crate::setup;
 use crate::workshop::{OBSERVED, TESTKIT, Workshop};
 
@@ -46,8 +46,8 @@ enum Emulators {
 impl Effort {
     /// All of it.
     pub(super) const WHOLE: Self = Self { clean_seeds: SEEDS, every: 1, emulators: Emulators::QemuAndBochs };
-    /// The effort of one step of `cargo xtask test`.
-    pub(super) const STEP: Self = Self { clean_seeds: 1..=1, every: 8, emulators: Emulators::Qemu };
+    /// That of `--short`.
+    pub(super) const SHORT: Self = Self { clean_seeds: 1..=1, every: 8, emulators: Emulators::Qemu };
 }
 
 /// CPUs, how the emulator runs them, and the rest of the command line.
@@ -129,7 +129,7 @@ struct Hunt<'a> {
 
 /// Asks for the scopes, runs the protocol as it is, hunts bugs; false if something was wrong.
 pub(super) fn run(root: &Path, effort: &Effort) -> Result<bool> {
-    let kernel = emulator::build(root)?;
+    let kernel = super::build(root)?;
     let mut fine = has_right_scopes(&kernel)?;
     for &words in ALL {
         let hunted = hunt(NO_MUTANT, &kernel, words, effort.clean_seeds.clone())?;
@@ -223,7 +223,7 @@ fn has_right_scopes(kernel: &Path) -> Result<bool> {
 
 /// Another emulator, which has INVPCID and sends interrupts through registers: the same scopes, the same runs.
 fn holds_on_bochs(kernel: &Path) -> Result<bool> {
-    if let Some(how) = bochs::BOCHS.lack() {
+    if let Some(how) = BOCHS.lack() {
         println!("bochs: skipped: {how}");
         return Ok(true);
     }

@@ -28,8 +28,14 @@ struct Branch {
     of: u8,
     /// Deviations left before it.
     left: u8,
-    /// Whether choosing another than the first is a deviation.
-    is_free: bool,
+    other: Other,
+}
+
+/// What choosing another than the first is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Other {
+    Free,
+    Deviation,
 }
 
 /// Where the exploration stands.
@@ -62,7 +68,7 @@ impl Exhaustive {
         self.branches.truncate(self.depth);
         (self.depth, self.left, self.is_known) = (0, self.bound, false);
         while let Some(branch) = self.branches.last_mut() {
-            let may_deviate = branch.is_free || branch.left > 0;
+            let may_deviate = branch.other == Other::Free || branch.left > 0;
             if may_deviate && branch.chosen + 1 < branch.of {
                 branch.chosen += 1;
                 return true;
@@ -72,14 +78,14 @@ impl Exhaustive {
         false
     }
 
-    fn take(&mut self, of: usize, is_free: bool) -> usize {
+    fn take(&mut self, of: usize, other: Other) -> usize {
         if self.depth == self.branches.len() {
-            self.branches.push(Branch { chosen: 0, of: of as u8, left: self.left, is_free });
+            self.branches.push(Branch { chosen: 0, of: of as u8, left: self.left, other });
         }
         let branch = self.branches[self.depth];
         debug_assert_eq!(usize::from(branch.of), of, "a run repeats itself");
         self.depth += 1;
-        if branch.chosen > 0 && !is_free {
+        if branch.chosen > 0 && other == Other::Deviation {
             self.left -= 1;
         }
         usize::from(branch.chosen)
@@ -95,7 +101,7 @@ impl Exhaustive {
                 _ => self.seen.insert(state, self.left),
             };
         }
-        self.take(actions.len(), turn == Turn::Blocked)
+        self.take(actions.len(), if turn == Turn::Blocked { Other::Free } else { Other::Deviation })
     }
 
     const fn is_on_new_ground(&self) -> bool {
@@ -111,7 +117,7 @@ impl Chooser for Rc<RefCell<Exhaustive>> {
 
     fn outcome(&mut self, n: usize) -> usize {
         let mut exploration = self.borrow_mut();
-        if exploration.is_known { 0 } else { exploration.take(n, true) }
+        if exploration.is_known { 0 } else { exploration.take(n, Other::Free) }
     }
 
     fn records_states(&self) -> bool {

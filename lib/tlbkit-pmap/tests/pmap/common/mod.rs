@@ -7,7 +7,7 @@ pub(crate) mod memory;
 
 use memory::{Event as Seen, TestMemory};
 use std::cell::{Cell, OnceCell, RefCell};
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use tlbkit::sync::AtomicU64;
 use tlbkit::*;
 use tlbkit_arch::addr::TOP_LEVEL;
@@ -23,6 +23,13 @@ pub(crate) struct Machine {
     pub(crate) mem: &'static TestMemory,
     spaces: RefCell<Vec<&'static Vm<'static>>>,
     empty: usize,
+}
+
+/// What a frame held that is freed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Freed {
+    Table,
+    Data,
 }
 
 impl Deref for Machine {
@@ -55,7 +62,9 @@ impl Machine {
             spaces: RefCell::default(),
             empty: mem.used(),
         }));
-        *mem.judge.borrow_mut() = Some(Box::new(|at, shift, is_table| machine.judge(at, shift, is_table)));
+        *mem.judge.borrow_mut() = Some(Box::new(|at, shift, is_table| {
+            machine.judge(at..at + (1 << shift), if is_table { Freed::Table } else { Freed::Data });
+        }));
         let _set_once = machine.steps.set(Stepped::new(machine, &vec![features; cpus], Delivery::Queued));
         for cpu in &machine.cpus {
             cpu.with_irqs_off(|irqs| machine.cpu(cpu.id.0).bring_up(irqs));
@@ -190,8 +199,8 @@ impl Machine {
         Some(PhysAddr(pte.frame().0 + (va.page().0 - held.start.0)))
     }
 
-    fn judge(&self, at: u64, shift: u8, is_table: bool) {
-        let freed = at..at + (1 << shift);
+    fn judge(&self, freed: Range<u64>, what: Freed) {
+        let at = freed.start;
         for cpu in &self.cpus {
             let tag = cpu.cr3.get().pcid();
             let tlb = cpu.tlb.borrow();
@@ -200,7 +209,11 @@ impl Machine {
                 held.serves(tag) && frame < freed.end && frame + held.stride.bytes() > freed.start
             };
             let is_used = !cpu.kept.get() && tlb.translations.iter().any(is_stale);
-            assert!(is_table || !is_used, "INV-1: frame {at:#x} freed while CPU {} translates to it", cpu.id.0);
+            assert!(
+                what == Freed::Table || !is_used,
+                "INV-1: frame {at:#x} freed while CPU {} translates to it",
+                cpu.id.0
+            );
             // A CPU walks where it likes, idle or not.
             let is_reached = tlb.paths.iter().any(|(path, table)| path.pcid == tag && freed.contains(&table.0));
             assert!(!is_reached, "INV-1: table {at:#x} freed while CPU {} can walk through it", cpu.id.0);
