@@ -323,9 +323,9 @@ fn dead_paths(repo: &Repo) -> Vec<Finding> {
     all
 }
 
-/// Every number that somebody measured says who: in `sim/machines/` and `sim/experiments/` the table that holds it has a
-/// `source` and a `kind`, or stands inside a table that does. An experiment may name one `[source]` for the whole file;
-/// a kind is never given for a whole file.
+/// Every number that somebody measured says who: in `sim/machines/` and `sim/experiments/` the table that holds it has
+/// a `source` and a `kind`, or stands inside a table that does. An experiment may name one `[source]` for the whole
+/// file; a kind is never given for a whole file.
 fn number_source(repo: &Repo) -> Vec<Finding> {
     let mut all = Vec::new();
     for file in repo.ending(".toml") {

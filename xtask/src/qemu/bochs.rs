@@ -117,8 +117,8 @@ const CHUNKS_AT: usize = 508;
 const CYLINDER_BYTES: usize = 16 * 63 * SECTOR_BYTES;
 const LOADABLE: u32 = 1;
 
-/// A disk image that boots the kernel of an ELF file without a loader: its boot sector, then its segments laid flat from
-/// 1 MiB on, with the command line written into the place that the kernel keeps for it.
+/// A disk image that boots the kernel of an ELF file without a loader: its boot sector, then its segments laid flat
+/// from 1 MiB on, with the command line written into the place that the kernel keeps for it.
 fn image_of(elf: &[u8], command_line: &str) -> Result<Vec<u8>> {
     let mut flat = Vec::new();
     for header in segments(elf)? {

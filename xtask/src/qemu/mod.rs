@@ -136,9 +136,9 @@ fn boot(root: &Path) -> Result<bool> {
     Ok(ended.is_fine())
 }
 
-/// A machine that breaks one rule must be noticed, by the value checks and not by chance; and without the fault the same
-/// runs must pass. It may take more than one seed: which CPU is where when is a matter of the emulator's version, and of
-/// the host where CPUs really run at the same time. There each seed must be likely to notice it, on a busy host too.
+/// A machine that breaks one rule must be noticed, by the value checks and not by chance; and without the fault the
+/// same runs must pass. It may take more than one seed: which CPU is where when is a matter of the emulator's version,
+/// and of the host where CPUs run at the same time. There each seed must be likely to notice it, on a busy host too.
 const FAULTS: &[(&str, Threads, &str)] = &[
     ("no-invalidation", Threads::Repeatable, "workload=tlb-flush2 set=rounds=10,pages=16"),
     ("no-invalidation", Threads::Repeatable, "workload=race set=rounds=500"),
