@@ -2,7 +2,7 @@
 //! it.
 
 use crate::bill::{Estimate, Prices};
-use tlbkit_sim::machine::{Cycles, Machine, Quantity, Switch, TlbArray};
+use tlbkit_machine::{Cycles, Machine, Quantity, Switch, TlbArray};
 
 impl Prices {
     /// The prices on `machine`, in cycles of its clock.

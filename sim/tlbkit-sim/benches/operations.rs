@@ -10,8 +10,8 @@ use std::io::Write;
 use std::time::Duration;
 
 use tlbkit::Policy;
+use tlbkit_machine::Machine;
 use tlbkit_sim::Run;
-use tlbkit_sim::machine::Machine;
 use tlbkit_workloads::Workload;
 
 const CPUS: [usize; 5] = [1, 8, 64, 512, 4096];

@@ -1,8 +1,8 @@
 //! The ping-pong of the PCID measurement: microseconds a round and walks, with and without tags.
 
 use tlbkit::{Policy, Tags};
+use tlbkit_machine::Machine;
 use tlbkit_sim::Run;
-use tlbkit_sim::machine::Machine;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let machine = Machine::builtin("skylake-laptop-kvm")?;

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use crate::machine::MOST_CPUS;
+use tlbkit_machine::MOST_CPUS;
 
 /// Why a run gave no outcome.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]

@@ -1,12 +1,12 @@
 //! A deterministic simulated x86-64 multiprocessor that runs the real protocol, and says what everything cost.
 //!
-//! [`run::Run`] puts a [`machine::Machine`], a policy and a workload together and gives a [`run::RunOutcome`]. Nothing
+//! [`run::Run`] puts a [`Machine`](tlbkit_machine::Machine), a policy and a workload together and gives a [`run::RunOutcome`]. Nothing
 //! of the host shows in it: one seed, one result.
 //!
 //! | module | what |
 //! |---|---|
 //! | [`mmu`] | TLB arrays, page walker, what each instruction drops |
-//! | [`machine`] | CPU models as data |
+//! | `code` | counted instructions of a kernel's code, by its calls |
 //! | [`statistics`] | means, and how far they may be off |
 //! | `topology` | where CPUs are |
 //! | [`lines`] | cache lines that CPUs share |
@@ -19,12 +19,12 @@
 //! and changes nothing.
 #![deny(unsafe_code)]
 
+mod code;
 mod error;
 mod host;
 mod keep;
 mod kernel;
 pub mod lines;
-pub mod machine;
 pub mod mmu;
 mod multiprocessor;
 pub mod observer;
@@ -32,6 +32,7 @@ pub mod run;
 pub mod statistics;
 mod topology;
 
+pub use code::{Code, Sweep};
 pub use error::RunError;
 pub use kernel::{FileReads, KernelSettings, MmapLockWaits, PerVmaLocks, Pressure};
 pub use multiprocessor::Defect;

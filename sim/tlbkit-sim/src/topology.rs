@@ -3,7 +3,7 @@
 //! CPUs are numbered socket by socket. Where a core has two threads, a socket's first half are the first threads of its
 //! cores, and the second half the other threads in the same order. Cores of one group share their last-level cache.
 
-use crate::machine::System;
+use tlbkit_machine::System;
 
 /// Where CPUs are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -4,7 +4,7 @@
 //! with the clock moving along balances, and is found by that alone.
 
 use tlbkit::Policy;
-use tlbkit_sim::machine::Machine;
+use tlbkit_machine::Machine;
 use tlbkit_sim::observer::Cause;
 use tlbkit_sim::{Run, RunOutcome};
 use tlbkit_workloads::Workload;

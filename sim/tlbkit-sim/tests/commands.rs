@@ -1,7 +1,8 @@
 //! How often a sender writes the interrupt command of its APIC: Linux once for a group of CPUs, our own code for each.
 
 use tlbkit::Policy;
-use tlbkit_sim::machine::{Code, Machine};
+use tlbkit_machine::Machine;
+use tlbkit_sim::Code;
 use tlbkit_sim::{KernelSettings, Run, RunOutcome};
 
 /// So many threads on so many CPUs: others are told, and not all others, so that no command names everybody.

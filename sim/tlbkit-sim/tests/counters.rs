@@ -1,7 +1,7 @@
 //! What a run counts beside cycles: how processes end, why was flushed, and who had to wait for whom.
 
 use tlbkit::{Accounting, LocalFlush, Policy, Reason};
-use tlbkit_sim::machine::Machine;
+use tlbkit_machine::Machine;
 use tlbkit_sim::mmu;
 use tlbkit_sim::observer::Cause;
 use tlbkit_sim::run::ReasonCounts;

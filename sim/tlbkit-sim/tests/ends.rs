@@ -1,7 +1,8 @@
 //! The ends of spaces: one that an idle CPU holds lazily, three ways, and many at a time; and what counting costs.
 
 use tlbkit::{LazyReferences, Policy};
-use tlbkit_sim::machine::{Code, Machine, Noise};
+use tlbkit_machine::{Machine, Noise};
+use tlbkit_sim::Code;
 use tlbkit_sim::{KernelSettings, Run, RunOutcome};
 
 /// A command: fork, exec, a move to the other CPU, exit and wait. It maps nothing but its data, and ends on another

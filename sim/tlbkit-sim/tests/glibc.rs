@@ -5,8 +5,8 @@ use std::hint::black_box;
 use std::mem::MaybeUninit;
 
 use tlbkit::Policy;
+use tlbkit_machine::Machine;
 use tlbkit_sim::Run;
-use tlbkit_sim::machine::Machine;
 
 /// Bytes of a buffer, as of a chunk.
 const BUFFER_BYTES: usize = 512 << 10;

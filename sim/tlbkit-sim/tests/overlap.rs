@@ -2,7 +2,8 @@
 //! before the first run.
 
 use tlbkit::{LocalFlush, Policy};
-use tlbkit_sim::machine::{Code, Machine};
+use tlbkit_machine::Machine;
+use tlbkit_sim::Code;
 use tlbkit_sim::observer::Cause;
 use tlbkit_sim::{KernelSettings, Run, RunOutcome};
 

@@ -3,7 +3,7 @@
 //! about those shows in what a flush looks at in vain.
 
 use tlbkit::{CpuSetUpkeep, Lazy, Policy};
-use tlbkit_sim::machine::{Machine, Noise};
+use tlbkit_machine::{Machine, Noise};
 use tlbkit_sim::observer::Cause;
 use tlbkit_sim::{Run, RunOutcome};
 

@@ -1,8 +1,8 @@
 //! Whole machines: deterministic, live, and honest about lost flushes.
 
 use tlbkit::{Policy, Tags};
+use tlbkit_machine::{MOST_CPUS, Machine};
 use tlbkit_sim::Defect;
-use tlbkit_sim::machine::Machine;
 use tlbkit_sim::observer::Cause;
 use tlbkit_sim::{FileReads, KernelSettings, Run, RunError, RunOutcome};
 use tlbkit_workloads::Workload;
@@ -245,6 +245,7 @@ fn a_machine_that_loses_interrupts_gets_stuck_and_says_where() {
 fn an_impossible_number_of_cpus_is_refused() {
     let machine = server();
     assert_eq!(run_on(&machine, "madvise1", 0).execute(), Err(RunError::Cpus(0)));
+    assert_eq!(run_on(&machine, "madvise1", MOST_CPUS + 1).execute(), Err(RunError::Cpus(MOST_CPUS + 1)));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use tlbkit_fuzz::must_be_one_line;
-use tlbkit_sim::machine::Machine;
+use tlbkit_machine::Machine;
 
 fuzz_target!(|text: &str| {
     if let Err(error) = Machine::parse("fuzz.toml", text) {

@@ -7,7 +7,7 @@
 use anyhow::{Context, Result, anyhow};
 use std::path::Path;
 use tlbkit::{Accounting, History, Isolation, Policy, Reason};
-use tlbkit_sim::machine::Machine;
+use tlbkit_machine::Machine;
 use tlbkit_sim::{FileReads, Run, RunOutcome};
 
 use super::{Boot, Ended, Threads};

@@ -174,7 +174,7 @@ fn plot(reproduction: &Reproduction, ours: [f64; 3]) -> Result<Plot> {
 
 #[cfg(test)]
 mod tests {
-    use tlbkit_sim::machine::Machine;
+    use tlbkit_machine::Machine;
 
     use super::super::reproduction::FIRST_SEED;
     use super::*;

@@ -54,7 +54,7 @@ fn plot(reproduction: &Reproduction, counts: &[u64], ours: &[f64]) -> Result<Plo
 
 #[cfg(test)]
 mod tests {
-    use tlbkit_sim::machine::Machine;
+    use tlbkit_machine::Machine;
 
     use super::super::reproduction::FIRST_SEED;
     use super::*;

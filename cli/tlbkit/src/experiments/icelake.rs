@@ -51,7 +51,7 @@ fn plot(groups: Vec<BarGroup>) -> Plot {
 
 #[cfg(test)]
 mod tests {
-    use tlbkit_sim::machine::Machine;
+    use tlbkit_machine::Machine;
 
     use super::super::reproduction::FIRST_SEED;
     use super::*;

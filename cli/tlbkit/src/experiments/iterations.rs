@@ -90,7 +90,7 @@ mod tests {
     use super::super::reproduction::FIRST_SEED;
     use super::*;
     use crate::published::read::builtin;
-    use tlbkit_sim::machine::Machine;
+    use tlbkit_machine::Machine;
 
     fn reproduction() -> Reproduction {
         let experiment = builtin("range");

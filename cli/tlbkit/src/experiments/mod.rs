@@ -16,7 +16,7 @@ mod rates;
 mod reproduction;
 
 use anyhow::{Context, Result, ensure};
-use tlbkit_sim::machine::Machine;
+use tlbkit_machine::Machine;
 
 use crate::lab::named_run::machine;
 use crate::published::experiment::Experiment;

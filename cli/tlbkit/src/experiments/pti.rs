@@ -6,7 +6,7 @@
 
 use anyhow::Result;
 use tlbkit::Accounting;
-use tlbkit_sim::machine::Noise;
+use tlbkit_machine::Noise;
 use tlbkit_sim::observer::{Cause, FlushSize};
 use tlbkit_sim::statistics::{mean, standard_deviation};
 use tlbkit_sim::{Run, RunOutcome};

@@ -83,7 +83,7 @@ fn plot(reproduction: &Reproduction, threads: &[u64], ours: &[f64]) -> Result<Pl
 
 #[cfg(test)]
 mod tests {
-    use tlbkit_sim::machine::Machine;
+    use tlbkit_machine::Machine;
 
     use super::super::reproduction::FIRST_SEED;
     use super::*;

@@ -9,8 +9,8 @@ use std::sync::atomic::AtomicU64;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Map, Value, json};
+use tlbkit_machine::{DrawnMachine, Machine, Prior, Priors};
 use tlbkit_sim::RunOutcome;
-use tlbkit_sim::machine::{DrawnMachine, Machine, Prior, Priors};
 
 use super::compare::{QUANTITIES, Quantity};
 use super::named_run::{NamedRun, priors};

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 use tlbkit_host::Host;
 use tlbkit_host::collateral::Fracturing;
-use tlbkit_sim::machine::{Machine, NumberKind, Quantity, TlbArray};
+use tlbkit_machine::{Machine, NumberKind, Quantity, TlbArray};
 use toml::Value;
 
 use crate::output::kind::MACHINE_START;

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Context, Error, Result, anyhow, ensure};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tlbkit_sim::machine::{MOST_CPUS, Machine, Noise, Priors};
+use tlbkit_machine::{MOST_CPUS, Machine, Noise, Priors};
 use tlbkit_sim::{Run, RunError, RunOutcome};
 use tlbkit_workloads::{Parameter, ParameterError, Workload};
 

@@ -3,7 +3,7 @@
 //! Our own preset runs in a kernel like the newest Linux, with which it is compared. Where the kernel of a document
 //! differs from that of the preset, the experiment's file says so.
 
-use tlbkit_sim::machine::Code;
+use tlbkit_sim::Code;
 use tlbkit_sim::{FileReads, KernelSettings, MmapLockWaits, PerVmaLocks};
 
 /// Base pages of a file that Linux maps at a load's fault since 3.15.

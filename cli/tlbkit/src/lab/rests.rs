@@ -3,8 +3,8 @@
 
 use serde::Serialize;
 use serde_json::{Value, json};
+use tlbkit_machine::Prior;
 use tlbkit_sim::RunOutcome;
-use tlbkit_sim::machine::Prior;
 
 use super::draws::Draws;
 use super::rank::{Candidates, Followed};
@@ -284,7 +284,7 @@ fn ratios(ours: Option<&[f64]>, theirs: Option<&[f64]>) -> Option<Vec<f64>> {
 
 #[cfg(test)]
 mod tests {
-    use tlbkit_sim::machine::Priors;
+    use tlbkit_machine::Priors;
 
     use super::*;
 

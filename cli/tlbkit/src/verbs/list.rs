@@ -5,7 +5,7 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 use tlbkit::{AddressSpace, KEYS, PRESETS, Tlb};
 use tlbkit_check::program::named;
-use tlbkit_sim::machine::Machine;
+use tlbkit_machine::Machine;
 use tlbkit_workloads::Parameter;
 
 use crate::experiments;

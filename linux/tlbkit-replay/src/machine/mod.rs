@@ -19,7 +19,7 @@ pub use side_by_side::{Run, alike, replay_each};
 pub use state::Spared;
 use std::io;
 use tlbkit::Policy;
-use tlbkit_sim::machine::Machine;
+use tlbkit_machine::Machine;
 
 /// Does what `deduced` asks under `policy` on `machine`, and returns what was counted.
 ///

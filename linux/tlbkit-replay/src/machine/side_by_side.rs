@@ -18,7 +18,7 @@ use std::io;
 use tlbkit::sync::AtomicU64;
 use tlbkit::{AddressSpace, Batching, Compare, CpuSetUpkeep, CpuState, Isolation, PhysAddr, Policy, RangeRule};
 use tlbkit::{SpaceToken, Tlb};
-use tlbkit_sim::machine::Machine;
+use tlbkit_machine::Machine;
 
 const KERNEL_ROOT: PhysAddr = PhysAddr(0x1000);
 

@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use tlbkit::Policy;
+use tlbkit_machine::Machine;
 use tlbkit_replay::{Paging, read, replay};
-use tlbkit_sim::machine::Machine;
 use tlbkit_trace::{
     Blame, Code, Edge, Error, Event, EventKind, FaultMode, FlushReason, FlushSize, Health, Names, Source, Syscall,
 };

@@ -2,10 +2,10 @@
 
 use crate::common::{Script, ops};
 use tlbkit::Policy;
+use tlbkit_machine::Machine;
 use tlbkit_replay::{
     Caller, Cause, CostItem, CostPart, Estimate, OpKind, Paging, Prices, Spared, Tally, replay_sparing,
 };
-use tlbkit_sim::machine::Machine;
 use tlbkit_trace::Syscall;
 
 const PRIVATE: u64 = 0x22;

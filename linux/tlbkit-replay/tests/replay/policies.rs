@@ -2,8 +2,8 @@
 
 use crate::common::Script;
 use tlbkit::{Compare, Isolation, Lazy, Policy, RangeRule, Tags};
+use tlbkit_machine::Machine;
 use tlbkit_replay::{Cause, CostItem, CostPart, Paging, Prices, Spared, Tally, replay, replay_sparing};
-use tlbkit_sim::machine::Machine;
 use tlbkit_trace::{FlushReason, FlushSize};
 
 fn linux() -> Policy {

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 use tlbkit::{PRESETS, Policy};
+use tlbkit_machine::Machine;
 use tlbkit_replay::{Agreement, Paging, Recording, agreement, read, replay};
-use tlbkit_sim::machine::Machine;
 
 /// The trace without its first events: whoever they told of is older then.
 fn recording(name: &str, skipped: usize) -> Recording {

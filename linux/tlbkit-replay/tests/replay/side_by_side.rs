@@ -5,8 +5,8 @@ use crate::common::Script;
 use proptest::prelude::*;
 use std::path::Path;
 use tlbkit::{Compare, Isolation, PRESETS, Policy, RangeRule, Tags};
+use tlbkit_machine::Machine;
 use tlbkit_replay::{Caller, Deduced, Paging, Run, Spared, Tally, alike, read, replay, replay_each, replay_sparing};
-use tlbkit_sim::machine::Machine;
 
 const CEILINGS: [u32; 7] = [513, 0, 33, 1, 8, 33, 2];
 

@@ -61,7 +61,7 @@ fn first_bit(words: &[u64], from: usize) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::CpuBits;
-    use crate::machine::MOST_CPUS as CPUS;
+    use tlbkit_machine::MOST_CPUS as CPUS;
 
     #[test]
     fn the_search_finds_what_looking_at_every_cpu_finds() {

@@ -9,7 +9,7 @@
 
 use std::cell::Cell;
 
-use crate::machine::{Code, CountedLruLists, LruWork, Sweep};
+use crate::code::{Code, CountedLruLists, LruWork, Sweep};
 
 /// Pages that are taken out of the lists under one hold.
 const MOST_A_HOLD: u32 = 32;

@@ -255,8 +255,8 @@ impl RunQueues for WithTasks<'_> {
 #[cfg(test)]
 mod tests {
     use super::Queues;
-    use crate::machine::Machine;
     use crate::topology::Topology;
+    use tlbkit_machine::Machine;
 
     /// Four cores of two threads, CPUs 0 and 4 the first, with these busy.
     fn with_busy(busy: &[usize]) -> (Queues, Topology) {

@@ -9,7 +9,7 @@ use tlbkit_workloads::scheduling;
 use super::TaskIndex;
 use super::run_queues::{Running, WithTasks};
 use super::state::Kernel;
-use crate::machine::{CallLines, LinesOf};
+use crate::code::{CallLines, LinesOf};
 use crate::multiprocessor::{Arrival, CallKind, NEVER, Ring, suspend};
 use crate::observer::{Cause, Class, KernelEvent};
 

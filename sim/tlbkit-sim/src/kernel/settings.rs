@@ -1,7 +1,7 @@
 //! What the simulated kernel does that a policy of the protocol says nothing of.
 
 use super::mmap_lock::MmapLockWaits;
-use crate::machine::{Code, Sweep};
+use crate::code::{Code, Sweep};
 
 /// How a kernel reads the pages of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -20,6 +20,7 @@
 //! | `flush` | INVLPG, INVPCID, CR3, CR4 |
 //! | `query` | what the clairvoyant may ask |
 //! | `cost` | cycles |
+//! | `of_machine` | what a machine file says of this hardware |
 //! | `truth` | a reference trace whose miss rates are known |
 
 mod access;
@@ -33,6 +34,7 @@ mod fill;
 mod flush;
 mod level;
 mod narrow;
+mod of_machine;
 mod query;
 mod replace;
 mod slots;

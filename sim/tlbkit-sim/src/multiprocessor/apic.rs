@@ -7,7 +7,9 @@
 
 use std::cell::{Cell, RefCell};
 
-use crate::machine::{Apic, Destinations};
+use tlbkit_machine::Apic;
+
+use crate::code::Destinations;
 
 /// One CPU as a sender.
 #[derive(Debug, Default)]
@@ -67,7 +69,7 @@ impl Apics {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::Machine;
+    use tlbkit_machine::Machine;
 
     fn apics(machine: &str, destinations: Destinations) -> Apics {
         let machine = Machine::builtin(machine).expect("a built-in machine");

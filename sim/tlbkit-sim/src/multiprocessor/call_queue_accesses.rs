@@ -8,7 +8,7 @@ use super::call_queues::CallQueues;
 use super::line_access::Repeats;
 use super::linux_lines::LinuxLine;
 use super::system::Multiprocessor;
-use crate::machine::LooksAt;
+use crate::code::LooksAt;
 use crate::observer::Cause;
 
 impl Multiprocessor {

@@ -30,7 +30,7 @@
 use std::cell::{Cell, RefCell};
 
 use super::linux_lines::LinuxLine;
-use crate::machine::CallQueueReads;
+use crate::code::CallQueueReads;
 
 /// A bit for each pair of CPUs: a row for each initiator.
 #[derive(Debug)]

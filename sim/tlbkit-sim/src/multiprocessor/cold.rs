@@ -9,7 +9,9 @@
 
 use std::cell::Cell;
 
-use crate::machine::{CallLines, ColdModel, Machine};
+use tlbkit_machine::{ColdModel, Machine};
+
+use crate::code::CallLines;
 use crate::observer::{Cause, Ledger};
 
 /// Calls that have code and data in common.

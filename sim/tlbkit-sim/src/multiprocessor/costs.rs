@@ -1,9 +1,10 @@
 //! A machine file's cycles as the integers that the engine adds up.
 
 use tlbkit::Policy;
+use tlbkit_machine::{Machine, Quantity};
 
+use crate::code::{Code, Paths};
 use crate::lines::LineCosts;
-use crate::machine::{Code, Machine, Paths, Quantity};
 
 /// Everything that costs a fixed number of cycles.
 #[derive(Clone, Copy, PartialEq, Debug)]

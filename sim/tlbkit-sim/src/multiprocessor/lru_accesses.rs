@@ -6,7 +6,7 @@ use tlbkit::sync::Access as AtomicAccess;
 use super::linux_lines::LinuxLine;
 use super::lru_lock::LruLocks;
 use super::system::Multiprocessor;
-use crate::machine::LruWork;
+use crate::code::LruWork;
 use crate::observer::{Cause, LineUse};
 
 impl Multiprocessor {

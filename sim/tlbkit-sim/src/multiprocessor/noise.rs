@@ -6,9 +6,9 @@ use std::cell::Cell;
 
 use tlbkit_arch::SplitMix64;
 use tlbkit_arch::random::mix;
+use tlbkit_machine::{Noise, NoiseModel};
 
 use super::agenda::NEVER;
-use crate::machine::{Noise, NoiseModel};
 
 /// How much what varies, in cycles and parts of a million.
 #[derive(Clone, Copy, Debug)]

@@ -9,7 +9,7 @@ use super::cold::CallKind;
 use super::processor::{Arrival, Choice, Irqs, Processor, Ring};
 use super::system::Multiprocessor;
 use super::tally::Vector;
-use crate::machine::ReadsGeneration;
+use crate::code::ReadsGeneration;
 use crate::mmu::Mmu;
 use crate::observer::Cause;
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tlbkit::sync::AtomicU64;
 use tlbkit::{AddressSpace, Features, LazyReferences, SpaceToken, Tlb};
+use tlbkit_machine::{Machine, Noise};
 
 use super::agenda::{Agenda, NEVER};
 use super::apic::Apics;
@@ -17,9 +18,10 @@ use super::noise::NoiseStreams;
 use super::processor::{Processor, Ring};
 use super::streak::Streak;
 use super::tally::Tally;
+use crate::code::{CallLines, Code, LinesOf};
 use crate::host::Frames;
 use crate::lines::{LineCounters, Lines};
-use crate::machine::{CallLines, Code, LinesOf, Machine, Noise};
+use crate::mmu::MmuConfig;
 use crate::observer::Observer;
 use crate::topology::Topology;
 
@@ -95,7 +97,7 @@ impl Multiprocessor {
     pub(crate) fn new(settings: &MachineSettings<'_>, tlb: Tlb<'static>, flush_handler: FlushHandler) -> Self {
         let &MachineSettings { model, cpus, code, noise, seed, defect, sample_cycles } = settings;
         let costs = Costs::new(model, tlb.policy(), code);
-        let config = Arc::new(model.mmu());
+        let config = Arc::new(MmuConfig::of(model));
         let topology = Topology::new(&model.system, cpus);
         Self {
             costs,

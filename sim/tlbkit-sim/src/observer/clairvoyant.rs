@@ -98,7 +98,7 @@ pub(super) fn lost_by(mmu: &mut Mmu, flush: impl FnOnce(&mut Mmu)) -> u64 {
 mod tests {
     use super::*;
     use crate::kernel::{Phys, Pressure};
-    use crate::mmu::{Access, Overlap, Privilege};
+    use crate::mmu::{Access, MmuConfig, Overlap, Privilege};
     use tlbkit::Cr3;
     use tlbkit_pmap::{Memory, Purpose};
 
@@ -139,8 +139,8 @@ mod tests {
 
     /// A CPU that has used one page of the space under a tag.
     fn cpu(space: &Space, va: u64, tag: Pcid) -> Mmu {
-        let machine = crate::machine::Machine::builtin("skylake-desktop-pti").unwrap();
-        let mut mmu = Mmu::new(machine.mmu());
+        let machine = tlbkit_machine::Machine::builtin("skylake-desktop-pti").unwrap();
+        let mut mmu = Mmu::new(MmuConfig::of(&machine));
         let half = if tag == USER { USER_HALF_BYTES } else { 0 };
         mmu.write_cr3(Cr3::flushing(PhysAddr(space.root.0 + half), tag));
         mmu.translate(VirtAddr(va), Access::Read, Privilege::User, Overlap::Dependent, &space.phys).unwrap();

@@ -10,10 +10,10 @@ mod steady;
 use std::sync::atomic::AtomicU64;
 
 use tlbkit::Policy;
+use tlbkit_machine::{Machine, Noise};
 use tlbkit_workloads::Workload;
 
 use crate::kernel::{KernelSettings, Pressure};
-use crate::machine::{Machine, Noise};
 use crate::multiprocessor::Defect;
 
 pub use outcome::{ReasonCounts, RunOutcome, TlbCounters};

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use tlbkit::sync::{Observer as AtomicsObserver, set_observer};
 use tlbkit::{Accounting, CpuState, CpuStats, IrqsOff, Tlb};
+use tlbkit_machine::MOST_CPUS;
 use tlbkit_pmap::KernelMap;
 
 use super::Run;
@@ -12,7 +13,6 @@ use super::outcome::RunOutcome;
 use crate::error::RunError;
 use crate::keep::{Keep, KeptWords};
 use crate::kernel::{Kernel, Phys};
-use crate::machine::MOST_CPUS;
 use crate::multiprocessor::{Fiber, MachineSettings, Multiprocessor, answer_flush, observe};
 
 /// Words of the map of the kernel's windows: one bit a window.
@@ -74,7 +74,7 @@ pub(crate) fn rehearse_with(
     change: impl FnOnce(Run<'_>) -> Run<'_>,
     body: impl FnOnce(&mut Stage, &'static Kernel),
 ) {
-    let machine = crate::machine::Machine::builtin("ivybridge-8thread").expect("a built-in machine");
+    let machine = tlbkit_machine::Machine::builtin("ivybridge-8thread").expect("a built-in machine");
     let policy = tlbkit::Policy::preset("linux-6.18").expect("a preset");
     let workload = tlbkit_workloads::by_name("pingpong").expect("a workload");
     let run = change(Run { cpus, ..Run::new(&machine, policy, workload) });

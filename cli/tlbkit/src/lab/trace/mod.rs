@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
+use tlbkit_machine::Machine;
 use tlbkit_replay::{
     Agreement, Bill, Coverage, Deduced, Paging, Prices, Recording, Tally, agreement, read_about, read_both,
 };
-use tlbkit_sim::machine::Machine;
 use tlbkit_trace::FlushReason;
 
 pub(crate) use why::{AGREES, ROW_LEAST};

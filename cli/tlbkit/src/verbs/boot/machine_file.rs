@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::Result;
 use tlbkit_host::collateral::Fracturing;
 use tlbkit_host::{Host, Sample};
-use tlbkit_sim::machine::{Machine, NumberKind};
+use tlbkit_machine::{Machine, NumberKind};
 
 use super::bench::Bench;
 use crate::lab::machine_file::{FieldNumber, FieldNumbers, MachineFile, Origin, check, today};

@@ -2,7 +2,7 @@
 
 use tlbkit_host::revocation::Call;
 use tlbkit_host::{Sample, Survey};
-use tlbkit_sim::machine::{Machine, NumberKind};
+use tlbkit_machine::{Machine, NumberKind};
 
 use crate::lab::machine_file::{FieldNumber, FieldNumbers};
 

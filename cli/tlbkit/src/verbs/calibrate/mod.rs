@@ -13,7 +13,7 @@ use figures::Figure;
 use serde_json::json;
 use tlbkit_host::collateral::Fracturing;
 use tlbkit_host::{Effort, Host, PARTS, Part, Progress, Sample, Survey, ring};
-use tlbkit_sim::machine::Machine;
+use tlbkit_machine::Machine;
 
 use crate::lab::jobs;
 use crate::lab::machine_file::{MachineFile, Origin, check, today};

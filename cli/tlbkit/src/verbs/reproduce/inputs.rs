@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use serde_json::json;
-use tlbkit_sim::machine::{ColdModel, Machine, NoiseModel, NumberKind, Quantity};
+use tlbkit_machine::{ColdModel, Machine, NoiseModel, NumberKind, Quantity};
 
 use crate::output::report::Table;
 use crate::published::experiment::{Experiment, Parameter, Value};

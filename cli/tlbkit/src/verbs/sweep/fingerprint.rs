@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use tlbkit_sim::machine::{Features, Guest, Machine, Tlb, TlbArray};
+use tlbkit_machine::{Features, Guest, Machine, Tlb, TlbArray};
 
 /// Of all that decides what comes out on `machine`: names, sources and comments may change.
 pub(super) fn of(machine: &Machine) -> String {
@@ -42,7 +42,7 @@ fn line(text: &mut String, said: std::fmt::Arguments<'_>) {
 
 #[cfg(test)]
 mod tests {
-    use tlbkit_sim::machine::{Index, ReplacementPolicy, Size, Switch};
+    use tlbkit_machine::{Index, ReplacementPolicy, Size, Switch};
 
     use super::*;
 

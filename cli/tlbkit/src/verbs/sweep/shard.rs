@@ -212,7 +212,7 @@ pub(super) fn merge(arguments: &MergeArguments) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use tlbkit_sim::machine::Noise;
+    use tlbkit_machine::Noise;
 
     use super::*;
 

@@ -5,8 +5,8 @@ use std::io;
 
 use rayon::prelude::*;
 use tlbkit::Policy;
+use tlbkit_machine::Machine;
 use tlbkit_replay::{Bill, Caller, CostItem, Deduced, Party, Run, Spared, Tally, alike, replay_each};
-use tlbkit_sim::machine::Machine;
 
 use super::knob::{Knob, Sparing};
 use crate::lab::trace::Billing;

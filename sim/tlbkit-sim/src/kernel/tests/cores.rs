@@ -4,9 +4,10 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
+use tlbkit_machine::Noise;
+
 use super::super::{Kernel, TaskIndex};
 use super::actors::{Kept, put};
-use crate::machine::Noise;
 use crate::run::Run;
 use crate::run::stage::{rehearse, rehearse_with};
 

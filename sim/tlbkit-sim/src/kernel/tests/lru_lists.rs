@@ -3,13 +3,14 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
+use tlbkit_machine::Machine;
 use tlbkit_pmap::{Frame, Memory, Purpose};
 
 use super::super::Kernel;
 use super::super::memory::KernelMemory;
 use super::super::settings::KernelSettings;
 use super::act_first;
-use crate::machine::{Code, CountedLruLists, LruWork, Machine, Sweep};
+use crate::code::{Code, CountedLruLists, LruWork, Sweep};
 use crate::observer::Cause;
 use crate::run::Run;
 use crate::run::stage::{Stage, rehearse, rehearse_with};

@@ -3,9 +3,9 @@
 use std::mem::size_of_val;
 
 use tlbkit::{Cr3, Pcid, PhysAddr, Stride, VirtAddr};
+use tlbkit_machine::Machine;
 
 use super::*;
-use crate::machine::Machine;
 use crate::mmu::{Fracturing, Loss, LossCause, Source};
 
 const ROOT: u64 = 0x1000;
@@ -186,6 +186,6 @@ fn queries_see_ranges_of_any_stride() {
 
 #[test]
 fn an_idle_cpu_is_small() {
-    let mmu = Mmu::new(Machine::builtin("sapphire-rapids").unwrap().mmu());
+    let mmu = Mmu::new(MmuConfig::of(&Machine::builtin("sapphire-rapids").unwrap()));
     assert!(size_of_val(&mmu) < 4096, "{} bytes without arrays", size_of_val(&mmu));
 }

@@ -2,7 +2,7 @@
 
 use super::super::Multiprocessor;
 use super::{Part, play, play_on};
-use crate::machine::{Code, LruWork};
+use crate::code::{Code, LruWork};
 use crate::observer::Cause;
 
 /// Work under the lock: it takes far longer than the lines that move with it.

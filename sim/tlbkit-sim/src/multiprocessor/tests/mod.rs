@@ -7,14 +7,15 @@ use std::rc::Rc;
 
 use tlbkit::sync::{Access, AtomicU64, Observer as AtomicsObserver, Ordering, set_observer};
 use tlbkit::{CpuId, CpuState, Hardware, Part as Met, PhysAddr, Policy, Tlb};
+use tlbkit_machine::{Machine, Noise};
 
 use super::agenda::NEVER;
 use super::system::FlushHandler;
 use super::tally::Vector;
 use super::{Defect, Fiber, MachineSettings, Multiprocessor, observe};
+use crate::code::Code;
 use crate::keep::{Keep, KeptWords};
 use crate::lines::SETTLED_CYCLES;
-use crate::machine::{Code, Machine, Noise};
 use crate::observer::{Cause, Class};
 
 /// Relaxed: the host has one thread, and simulated loads and stores take effect at once.

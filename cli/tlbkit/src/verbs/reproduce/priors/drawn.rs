@@ -2,7 +2,7 @@
 //! published lies among them.
 
 use serde_json::{Value, json};
-use tlbkit_sim::machine::Prior;
+use tlbkit_machine::Prior;
 
 use crate::lab::draws::Draws;
 use crate::lab::rank::{Candidates, Followed};

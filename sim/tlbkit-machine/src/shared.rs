@@ -33,7 +33,7 @@ macro_rules! same_for_all {
             #[must_use]
             pub fn builtin() -> &'static Self {
                 static MODEL: std::sync::LazyLock<$model> = std::sync::LazyLock::new(|| {
-                    let text = include_str!(concat!("../../../machines/", $file));
+                    let text = include_str!(concat!("../../machines/", $file));
                     numbers(concat!("sim/machines/", $file), text, |model: &$model, each| model.visit($prefix, each))
                 });
                 &MODEL

@@ -2,7 +2,7 @@
 
 use tlbkit::{CpuSetUpkeep, Lazy, LazyReferences, Policy, Tags};
 
-use super::code::{Code, CountedSwitch, Slots};
+use super::{Code, CountedSwitch, Slots};
 
 /// What each call executes under one policy. Each count of instructions is converted for itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,10 +1,8 @@
 //! The machine files that come with the program are right, and wrong files are refused in one line.
 
 use super::{MOST_CPUS, Machine, MachineError, NumberKind};
-use crate::mmu::{Fracturing, Mmu, PageSize};
-use crate::{Run, RunError};
 
-const GOOD: &str = include_str!("../../../machines/skylake-laptop-kvm.toml");
+const GOOD: &str = include_str!("../../machines/skylake-laptop-kvm.toml");
 
 /// The message for the good file with the first `from` replaced.
 fn message_with(from: &str, to: &str) -> String {
@@ -18,12 +16,11 @@ fn line_of(text: &str) -> usize {
 }
 
 #[test]
-fn every_machine_of_the_program_is_valid_and_builds() {
+fn every_machine_of_the_program_is_valid() {
     assert_eq!(Machine::names().count(), 23);
     for name in Machine::names() {
         let machine = Machine::builtin(name).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(machine.name, name);
-        let _ = Mmu::new(machine.mmu());
     }
 }
 
@@ -33,13 +30,6 @@ fn sourced_numbers_arrive_where_they_belong() {
     assert_eq!(machine.system.frequency_mhz.count(), 2300);
     assert_eq!(machine.cycles.invlpg.cycles(), 195);
     assert_eq!(machine.cycles.invlpg.kind, NumberKind::Input);
-    let config = machine.mmu();
-    assert_eq!((config.stlb_pcids, config.l1_keeps_pcids), (Some(4), Some(0)));
-    let shared = config.stlb.iter().find(|array| array.holds.contains(&PageSize::Small)).unwrap();
-    assert_eq!(shared.entries(), 1536);
-    let fractured = Machine::builtin("recent-vm-fractured").unwrap().mmu();
-    assert_eq!(fractured.fracturing, Fracturing::On);
-    assert_eq!(Machine::builtin("recent-vm").unwrap().mmu().fracturing, Fracturing::Off);
 }
 
 #[test]
@@ -201,14 +191,9 @@ fn a_machine_has_no_more_cpus_than_a_run() {
         let line = format!("cpus = {{ value = {cpus}, kind = \"input\", source = \"a test\" }}");
         Machine::parse("m.toml", &GOOD.replacen(written, &line, 1))
     };
-    let machine = with(MOST_CPUS).unwrap();
-    let refused = |run: &Run<'_>| matches!(run.execute(), Err(RunError::Cpus(_)));
-    let workload = tlbkit_workloads::by_name("pingpong").unwrap();
-    let mut run = Run::new(&machine, tlbkit::Policy::default(), workload);
-    run.cpus = MOST_CPUS + 1;
-    assert!(refused(&run));
+    assert_eq!(with(MOST_CPUS).unwrap().system.cpus.count(), MOST_CPUS);
     let message = with(MOST_CPUS + 1).unwrap_err().to_string();
-    assert!(message.ends_with(&format!("system.cpus = {}: must be 1 to {MOST_CPUS}", run.cpus)), "{message}");
+    assert!(message.ends_with(&format!("system.cpus = {}: must be 1 to {MOST_CPUS}", MOST_CPUS + 1)), "{message}");
 }
 
 #[test]

@@ -1,12 +1,16 @@
 //! The code of a kernel, counted in instructions call by call. It has files of its own, in `sim/machines/software/`, as
 //! it is the same on every machine. Accesses that other CPUs can see are charged in addition, by the cache-line model.
+//! `paths` says what each call executes under a policy.
+
+mod paths;
 
 use std::fmt;
 use std::sync::LazyLock;
 
 use serde::Deserialize;
+use tlbkit_machine::NumberKind;
 
-use super::quantity::NumberKind;
+pub(crate) use paths::Paths;
 
 macro_rules! files {
     ($($name:literal),* $(,)?) => {
@@ -21,14 +25,14 @@ files!["tlbkit", "linux-6.12", "linux-7.3", "uncounted"];
 /// One file, as it is written.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct CodeFile {
+struct CodeFile {
     /// The policies that this code carries out in the world.
     presets: Vec<String>,
     /// How many CPUs this code names in one write of an interrupt command.
-    pub(super) destinations: Destinations,
-    pub(super) switch: CountedSwitch,
-    pub(super) flush: CountedFlush,
-    pub(super) answer: CountedAnswer,
+    destinations: Destinations,
+    switch: CountedSwitch,
+    flush: CountedFlush,
+    answer: CountedAnswer,
     /// How the code tells other CPUs, if not by our mailboxes.
     queues: Option<QueuesFile>,
     lists: Option<CountedLruLists>,
@@ -148,7 +152,7 @@ macro_rules! counted {
 counted! {
     /// Switches. Plain ones keep the CPU set, count no references and take slots in turn, unless the code knows no
     /// other way.
-    pub(super) CountedSwitch {
+    CountedSwitch {
         same_space,
         enter_lazy,
         enter_kernel_tables,
@@ -157,33 +161,33 @@ counted! {
         new_slot,
         no_tags,
     } else {
-        pub(super) counted: Option<CountedReferences>,
-        pub(super) exact: Option<Slots>,
-        pub(super) by_use: Option<Slots>,
+         counted: Option<CountedReferences>,
+         exact: Option<Slots>,
+         by_use: Option<Slots>,
     }
 }
 
 /// Where lazy references are counted.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct CountedReferences {
-    pub(super) enter_lazy: u32,
-    pub(super) leave_lazy: u32,
-    pub(super) current_slot: u32,
-    pub(super) new_slot: u32,
+struct CountedReferences {
+    enter_lazy: u32,
+    leave_lazy: u32,
+    current_slot: u32,
+    new_slot: u32,
 }
 
 /// A switch that keeps the slot's entries, and one that flushes.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Slots {
-    pub(super) current_slot: u32,
-    pub(super) new_slot: u32,
+struct Slots {
+    current_slot: u32,
+    new_slot: u32,
 }
 
 counted! {
     /// The initiator's part of a flush.
-    pub(super) CountedFlush {
+    CountedFlush {
         /// The call, up to the decision whether others must be asked, and the return.
         begin,
         /// The half on this CPU, without what each page takes.
@@ -201,7 +205,7 @@ counted! {
 
 counted! {
     /// The responder's.
-    pub(super) CountedAnswer {
+    CountedAnswer {
         /// An interrupt, whatever it finds.
         handler,
         /// Each request, without what each page takes.
@@ -295,7 +299,7 @@ impl Code {
         CODES[self.0].lists.as_ref()
     }
 
-    pub(super) fn counts(self) -> &'static CodeFile {
+    fn counts(self) -> &'static CodeFile {
         &CODES[self.0]
     }
 

@@ -10,7 +10,7 @@ macro_rules! files {
     ($($name:literal),* $(,)?) => {
         /// Name and text of each.
         const FILES: &[(&str, &str)] =
-            &[$(($name, include_str!(concat!("../../../machines/", $name, ".toml")))),*];
+            &[$(($name, include_str!(concat!("../../machines/", $name, ".toml")))),*];
     };
 }
 

@@ -8,35 +8,26 @@
 //! | `model`, `quantity` | the fields of a machine file; one number, with its kind, source and band |
 //! | `files` | the built-in files, and files from the disk |
 //! | `check`, `error` | what numbers may be; why there is no machine, in the words of a machine file |
-//! | `convert` | a machine file as translation hardware |
 //! | `draw` | machines drawn from the priors of a file |
 //! | `shared` | numbers that hold for every machine |
-//! | `code`, `paths` | counted instructions of a kernel's code; what each call executes under a policy |
+#![forbid(unsafe_code)]
 
 mod check;
-mod code;
-mod convert;
 mod draw;
 mod error;
 mod files;
 mod model;
-mod paths;
 mod quantity;
 mod shared;
 
 #[cfg(test)]
 mod tests;
 
-pub(crate) use code::{
-    CallLines, CallQueueReads, CountedLruLists, Destinations, LinesOf, LooksAt, LruWork, ReadsGeneration,
-};
-pub use code::{Code, Sweep};
 pub use draw::{DrawnMachine, Prior, Priors};
 pub use error::MachineError;
 pub use model::{
     Apic, CacheLine, Caches, Cycles, Features, Guest, Index, MOST_CPUS, Machine, Psc, ReplacementPolicy, Size,
     Software, Switch, System, Tlb, TlbArray, Walk,
 };
-pub(crate) use paths::Paths;
 pub use quantity::{NumberKind, Quantity};
 pub use shared::{ColdModel, Noise, NoiseModel};
