@@ -104,14 +104,14 @@ pub(crate) fn run(root: &Path, words: &[String]) -> Result<bool> {
     ensure!(!chosen.is_empty(), "no program `{}`; there are {}", words.join(" "), names.join(", "));
     let folder = setup::target_dir(root).join("advice");
     fs::create_dir_all(&folder)?;
-    tool(Command::new("cargo").args(["build", "--package", "tlbkit-cli"]), root)?;
-    let tlbkit = setup::target_dir(root).join("debug/tlbkit").canonicalize()?;
+    tool(Command::new("cargo").args(["build", "--package", "tlbscope"]), root)?;
+    let tlbscope = setup::target_dir(root).join("debug/tlbscope").canonicalize()?;
     println!("\n| program | change | predicted, ms | measured, ms | of the program | direction | size |");
     println!("|---|---|---|---|---|---|---|");
     let mut rows = Vec::new();
     for program in chosen {
         let name = program.name;
-        match attempt(root, &tlbkit, program, &folder)? {
+        match attempt(root, &tlbscope, program, &folder)? {
             Ok(found) if found.is_empty() => println!("| {name} | nothing to try | | | | | |"),
             Ok(found) => {
                 found.iter().for_each(|row| println!("{}", row.line(name)));
@@ -130,7 +130,7 @@ pub(crate) fn run(root: &Path, words: &[String]) -> Result<bool> {
 }
 
 /// The rows of a program, or why there is none.
-fn attempt(root: &Path, tlbkit: &Path, program: &Program, folder: &Path) -> Result<Result<Vec<Row>, String>> {
+fn attempt(root: &Path, tlbscope: &Path, program: &Program, folder: &Path) -> Result<Result<Vec<Row>, String>> {
     if let Some(how) = lack(program.needs) {
         return Ok(Err(format!("not here: {how}")));
     }
@@ -139,12 +139,12 @@ fn attempt(root: &Path, tlbkit: &Path, program: &Program, folder: &Path) -> Resu
     // Prices of the same minutes: on a host with neighbours those of an hour ago are another machine's. What the file
     // says against itself goes to our errors.
     let machine = folder.join("this-host.toml");
-    let mut calibrate = Command::new(tlbkit);
+    let mut calibrate = Command::new(tlbscope);
     tool(calibrate.args(["calibrate", "--quick", "--force", "-o"]).arg(&machine).stdout(Stdio::null()), folder)?;
-    let mut tune = Command::new(tlbkit);
+    let mut tune = Command::new(tlbscope);
     tune.args(["--json", "tune", "--try", "--machine"]).arg(&machine).arg("--").args(program.run.split(' '));
     tune.envs(program.environment.iter().copied()).current_dir(folder).stdin(Stdio::null());
-    let output = tune.output().context("running tlbkit tune")?;
+    let output = tune.output().context("running tlbscope tune")?;
     let text = String::from_utf8_lossy(&output.stdout);
     fs::write(folder.join(PathBuf::from(program.name.replace(' ', "-"))).with_extension("jsonl"), text.as_bytes())?;
     let values: Vec<Value> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();

@@ -1,6 +1,7 @@
 //! Developer tasks, in the project's own language: `cargo xtask help` lists them.
 
 mod advice;
+mod boot;
 mod c_kernel;
 mod c_library;
 mod fences;
@@ -35,6 +36,7 @@ cargo xtask fences [--json] [CRATE] [FILE]
 cargo xtask mutants [--json] [NAME]  each historical bug in a copy of the protocol, or of what stands around it: must be
                                      caught; then the protocol as it is for 100 times the budget (--quick, and with a
                                      name: once; --clean: that alone; --sample: a few bugs)
+cargo xtask boot [WORD...]           the test kernel once, and what it tells; metal/kernel/README.md has the words
 cargo xtask qemu [PART]              the test kernel in emulators: boot, compare, faults, soak [MINUTES], bochs, monitor
 cargo xtask c-kernel                 the C example in QEMU, as it is and with each fault
 cargo xtask c-library [--check]      the header, the archive for kernels and a pkg-config file, in one folder
@@ -43,8 +45,8 @@ cargo xtask linux [PART] [--json]    Linux with tlbkit in place of its TLB code,
                                      port, check [SECONDS], churn [SECONDS], judge [NAME], load [MINUTES], faults,
                                      bochs, compare [BOOTS], functions [WORK]; without a part check and compare
 cargo xtask report                   every published result, what the pages show of it, and the report in a browser
-cargo xtask advice [PROGRAM...]      what `tlbkit tune` predicts beside what `tlbkit try` measures, on nine programs
-cargo xtask deb                      the command, its manual pages and completions as a package, by cargo-deb
+cargo xtask advice [PROGRAM...]      what `tlbscope tune` predicts beside what `tlbscope try` measures, on nine programs
+cargo xtask deb                      the commands, their manual pages and completions as a package, by cargo-deb
 cargo xtask help                     this text";
 
 fn main() -> ExitCode {
@@ -66,6 +68,7 @@ fn dispatch(args: &[String]) -> Result<bool> {
     match verb {
         "advice" => return advice::run(&root, more),
         "bench" => return bench(&root, more),
+        "boot" => return boot::run(&root, more),
         "c-library" => return c_library::run(&root, more),
         "fences" => return fences::run(&root, more),
         "linux" => return linux::run(&root, more),
@@ -104,8 +107,13 @@ fn bench(root: &Path, more: &[String]) -> Result<bool> {
 fn deb(root: &Path) -> Result<bool> {
     ensure!(setup::find("cargo-deb").is_some(), "no cargo-deb: cargo install cargo-deb --locked");
     let target = setup::target_dir(root);
-    tool(Command::new("cargo").args(["build", "--release", "--package", "tlbkit-cli"]), root)?;
-    tool(Command::new(target.join("release/tlbkit")).arg("pages").arg(target.join("pages")), root)?;
+    for package in ["tlbkit-cli", "tlbscope"] {
+        // The pages come from a build of their own, so that nobody's command holds what writes them.
+        let mut pages = Command::new("cargo");
+        pages.args(["run", "--quiet", "--package", package, "--features", "pages"]);
+        tool(pages.env("TLBKIT_PAGES", target.join("pages")), root)?;
+        tool(Command::new("cargo").args(["build", "--release", "--package", package]), root)?;
+    }
     tool(Command::new("cargo").args(["deb", "--package", "tlbkit-cli", "--no-build"]), root)?;
     println!("install it with: sudo dpkg -i {}/debian/tlbkit_*.deb", target.display());
     Ok(true)

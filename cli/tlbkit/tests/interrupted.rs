@@ -1,6 +1,7 @@
-//! `run`, `sweep run`, `check`, `calibrate` and `record --light` when somebody presses Ctrl-C in the middle: what is
-//! done is not lost.
+//! `run`, `sweep run` and `check` when somebody presses Ctrl-C in the middle: what is done is not lost.
 
+#[path = "command/signalled.rs"]
+mod signalled;
 #[path = "command/terminal.rs"]
 mod terminal;
 
@@ -8,11 +9,14 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use pty_process::blocking::Command as OnTerminal;
 use serde_json::Value;
+use signalled::end;
 use terminal::Terminal;
+
+const TLBKIT: &str = env!("CARGO_BIN_EXE_tlbkit");
 
 /// An empty folder of its own for a test.
 fn folder(name: &str) -> PathBuf {
@@ -116,101 +120,25 @@ fn a_sweep_says_how_far_it_came_and_goes_on_from_there() {
     assert_eq!((String::from_utf8_lossy(&output.stdout).as_ref(), rows()), (said.as_str(), 40));
 }
 
-/// How long a command may take until it listens, however busy the machine: it only ends a hang.
-const PATIENCE: Duration = Duration::from_secs(300);
-
-/// Whether a process has a handler for SIGINT: it listens from then on.
-fn is_listening(process: u32) -> bool {
-    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
-    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or("0");
-    u64::from_str_radix(caught.trim(), 16).unwrap() >> 1 & 1 == 1
-}
-
-/// Ends a command by a signal as soon as it listens, and gives what it wrote to standard output and error.
-fn end(line: &str, folder: &Path, signal: &str, status: i32) -> [String; 2] {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tlbkit"));
-    let command = command.args(line.split(' ')).current_dir(folder).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut running = command.spawn().unwrap();
-    let started = Instant::now();
-    while !is_listening(running.id()) {
-        if started.elapsed() > PATIENCE {
-            running.kill().unwrap();
-        }
-        assert!(running.try_wait().unwrap().is_none(), "{line} ended without a look at signals");
-        thread::sleep(Duration::from_millis(2));
-    }
-    Command::new("kill").args([signal, &running.id().to_string()]).status().unwrap();
-    let output = running.wait_with_output().unwrap();
-    let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
-    assert_eq!(output.status.code(), Some(status), "{line}: {said:?}");
-    said
-}
-
 #[test]
 fn a_check_says_how_many_seeds_are_done() {
     let here = folder("check");
-    let [table, said] = end("check --seeds 1000000000", &here, "-TERM", 143);
+    let [table, said] = end(TLBKIT, "check --seeds 1000000000", &here, "-TERM", 143);
     let done = said.strip_prefix("tlbkit: interrupted: ").unwrap().split(' ').next().unwrap();
     let rest = format!("{done} of --seeds 1000000000 are done, and nothing was found in them\n");
     assert_eq!(said, format!("tlbkit: interrupted: {rest}"));
     let done: u64 = done.parse().unwrap();
     assert!(table.starts_with(&format!("nothing found in {} seeds, ", done + done / 4)), "{table}");
-    let [row, _] = end("--json check --seeds 1000000000", &here, "-HUP", 129);
+    let [row, _] = end(TLBKIT, "--json check --seeds 1000000000", &here, "-HUP", 129);
     let row: Value = serde_json::from_str(&row).unwrap();
     assert_eq!((&row["interrupted"], &row["seed"]), (&true.into(), &Value::Null), "{row}");
 }
 
 #[test]
-fn a_count_says_that_it_is_of_a_part() {
-    let here = folder("light");
-    let [table, _] = end("record --light -- sleep 3600", &here, "-INT", 130);
-    assert!(
-        table.contains("CUT SHORT by a signal, which ended the command as well: all figures are of its"),
-        "{table}"
-    );
-    let [rows, _] = end("--json record --light -- sleep 3600", &here, "-TERM", 143);
-    let last: Value = serde_json::from_str(rows.lines().last().unwrap()).unwrap();
-    assert_eq!(last["is_cut_short"], true, "{last}");
-    let [table, said] = end("record --light --compare 9 -- sleep 3600", &here, "-INT", 130);
-    assert_eq!((table.as_str(), said.as_str()), ("", "tlbkit: stopped before a run was counted to its end\n"));
-}
-
-#[test]
 fn an_exploration_says_how_many_runs_are_done() {
     let all = "check --exhaustive --program dontneed-1-page --bound 255";
-    let [table, said] = end(all, &folder("exhaustive"), "-INT", 130);
+    let [table, said] = end(TLBKIT, all, &folder("exhaustive"), "-INT", 130);
     assert!(table.ends_with(" s: not all explored, nothing found\n"), "{table}");
     let told = " runs are done, and nothing was found in them\n";
     assert!(said.starts_with("tlbkit: interrupted: ") && said.ends_with(told), "{said}");
-}
-
-#[test]
-fn a_calibration_says_what_is_measured_and_writes_no_file() {
-    let here = folder("calibrate");
-    let [table, said] = end("calibrate -o mine.toml", &here, "-INT", 130);
-    let told = said.starts_with("tlbkit: interrupted: ") && said.contains(" of 5 parts are measured");
-    assert!(told && said.ends_with(", and mine.toml is not written\n"), "{said}");
-    assert_eq!((table.as_str(), said.lines().count(), here.join("mine.toml").exists()), ("", 1, false));
-}
-
-/// How long the first part takes is the host's affair.
-#[test]
-fn a_calibration_shows_the_figures_of_the_parts_that_are_done() {
-    let here = folder("calibrate-later");
-    let [rows, said] = (0..10)
-        .map(|doubled| {
-            let mut command = Command::new(env!("CARGO_BIN_EXE_tlbkit"));
-            let command = command.args(["--json", "calibrate", "-o", "mine.toml"]).current_dir(&here);
-            let running = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-            thread::sleep(Duration::from_millis(500 << doubled));
-            Command::new("kill").args(["-TERM", &running.id().to_string()]).status().unwrap();
-            let output = running.wait_with_output().unwrap();
-            [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap())
-        })
-        .find(|[_, said]| !said.contains(" 0 of 5 "))
-        .expect("a part of five within minutes");
-    assert!(said.contains("instructions and faults") && said.ends_with(", and mine.toml is not written\n"), "{said}");
-    let names: Vec<_> = rows.lines().map(|row| serde_json::from_str::<Value>(row).unwrap()["figure"].clone()).collect();
-    assert!(names.contains(&"system call".into()) && names.contains(&"full fence".into()), "{names:?}");
-    assert!(!here.join("mine.toml").exists());
 }

@@ -130,19 +130,6 @@ fn a_table_of_draws_is_the_same_each_time_and_says_what_was_not_drawn() {
     assert!(table.contains("| range of the draws | ") && table.contains("| the range of all draws | "), "{table}");
 }
 
-#[test]
-fn a_number_of_draws_that_cannot_be_is_one_line_and_status_2() {
-    for (arguments, said) in [
-        (["--priors", "0"], "invalid value '0' for '--priors <DRAWS>': must be 1 to 1000"),
-        (["--priors", "1001"], "invalid value '1001' for '--priors <DRAWS>': must be 1 to 1000"),
-        (["--priors=2", "--report=x"], "the argument '--priors <DRAWS>' cannot be used with '--report <REPORT>'"),
-    ] {
-        let output = run(&[&["reproduce", "concurrent"][..], &arguments].concat());
-        let line = format!("tlbkit: {said}; see tlbkit reproduce --help\n");
-        assert_eq!((String::from_utf8_lossy(&output.stderr).into_owned(), output.status.code()), (line, Some(2)));
-    }
-}
-
 /// Ctrl-C when the first experiment is done and the second, which takes many times as long, is not.
 #[test]
 fn draws_that_are_done_are_summed_up_when_it_is_interrupted() {

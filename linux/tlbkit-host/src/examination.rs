@@ -58,7 +58,7 @@ pub fn examine(root: &Path, events: &[&str]) -> Vec<Finding> {
     findings
 }
 
-const RECORD: &str = "record, observe, tune --try";
+const RECORD: &str = "record, top, tune --try";
 
 const MOUNT_PROC: &str = "sudo mount -t proc none /proc   # or --root with the folder that has it";
 
@@ -206,7 +206,7 @@ fn is_locked_down(root: &Path) -> bool {
 fn journal(root: &Path) -> Option<Finding> {
     Journal::is_left(root).then(|| {
         let found = "a trial was killed, or is at work, and has changed the machine";
-        Finding::lacking("settings left behind", "everything", found, Some("sudo tlbkit try --restore"))
+        Finding::lacking("settings left behind", "everything", found, Some("sudo tlbscope try --restore"))
     })
 }
 
@@ -221,7 +221,7 @@ fn machine() -> Finding {
     let tags = if has_pcid { "with tags" } else { "without tags" };
     let isolation = if is_isolated { "isolated page tables" } else { "no isolation" };
     let found = format!("{place}, Linux {kernel}, {cpus} CPUs, {cpu_model}, {tags}, {isolation}");
-    let run = "tlbkit calibrate   # a file for --machine".to_owned();
+    let run = "tlbscope calibrate   # a file for --machine".to_owned();
     Finding { what, state: State::Note, found, run: Some(run), needed_for }
 }
 
@@ -277,6 +277,6 @@ mod tests {
         assert!(!findings.iter().any(|finding| finding.what == "settings left behind"));
         write("run/tlbkit-try.journal", "");
         let left = of(&examine(root.path(), &[]), "settings left behind").clone();
-        assert_eq!(left.run.as_deref(), Some("sudo tlbkit try --restore"));
+        assert_eq!(left.run.as_deref(), Some("sudo tlbscope try --restore"));
     }
 }

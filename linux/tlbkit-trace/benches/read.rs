@@ -46,7 +46,7 @@ fn cpu_seconds() -> Result<f64, Error> {
     ns.map(|ns| ns / 1e9).ok_or_else(|| std::io::Error::other(format!("schedstat says {text:?}")).into())
 }
 
-/// Reads and sums up, as `observe` does.
+/// Reads and sums up, as `top` does.
 fn read(path: &Path) -> Result<u64, Error> {
     let mut source = open(path)?;
     let mut summary = Summary::default();

@@ -16,6 +16,18 @@ impl Machine {
         if let Some(error) = first_complaint(file, text, |each| machine.visit(each)) {
             return Err(error);
         }
+        let name = &machine.name;
+        if name.trim().is_empty() || name.contains(char::is_control) {
+            let line = 1 + text.lines().position(|line| line.trim_start().starts_with("name")).unwrap_or_default();
+            let (field, value) = ("name".to_owned(), Some(format!("{name:?}")));
+            return Err(MachineError::Invalid {
+                file: file.into(),
+                line,
+                field,
+                value,
+                limit: "must be a name in plain signs".into(),
+            });
+        }
         match machine.objection() {
             Some(objection) => Err(objection.into_error(file, text)),
             None => Ok(machine),

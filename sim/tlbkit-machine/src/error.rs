@@ -26,6 +26,14 @@ pub enum MachineError {
         /// The answer of the operating system.
         source: io::Error,
     },
+    /// The file is too large to be one.
+    #[error("{}: no machine file: must be at most {most_bytes} bytes", path.display())]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+        /// How large it may be.
+        most_bytes: u64,
+    },
     /// The file says something that it may not say.
     #[error("{file}:{line}: {}: {limit}", written(field, value.as_ref()))]
     Invalid {

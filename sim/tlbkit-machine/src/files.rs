@@ -1,5 +1,7 @@
 //! Where machine files come from: some are part of the program, others are read from the disk.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
 use super::error::MachineError;
@@ -47,9 +49,17 @@ pub(super) fn builtin(name: &str) -> Result<(String, &'static str), MachineError
     Ok((format!("sim/machines/{name}.toml"), text))
 }
 
+/// The largest machine file: ours have some 20 KB. What has no end, such as a device, is no machine file either.
+const MOST_BYTES: u64 = 1 << 20;
+
 /// What messages call the file at `path`, and its text.
 pub(super) fn read(path: &Path) -> Result<(String, String), MachineError> {
-    let text = std::fs::read_to_string(path).map_err(|source| MachineError::Read { path: path.into(), source })?;
+    let failed = |source| MachineError::Read { path: path.into(), source };
+    let mut text = String::new();
+    File::open(path).map_err(failed)?.take(MOST_BYTES + 1).read_to_string(&mut text).map_err(failed)?;
+    if text.len() as u64 > MOST_BYTES {
+        return Err(MachineError::TooLarge { path: path.into(), most_bytes: MOST_BYTES });
+    }
     Ok((path.display().to_string(), text))
 }
 
@@ -81,6 +91,14 @@ impl Machine {
     pub fn load(path: impl AsRef<Path>) -> Result<Self, MachineError> {
         let (file, text) = read(path.as_ref())?;
         Self::parse(&file, &text)
+    }
+
+    /// The machine of this name that is part of the program; if there is none, the one of the file at this path.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub fn named(name: &str) -> Result<Self, MachineError> {
+        if Self::text(name).is_some() { Self::builtin(name) } else { Self::load(name) }
     }
 
     /// Every number with its dotted name, in the order of the file: for reports that say what a figure rests on.

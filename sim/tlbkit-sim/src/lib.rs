@@ -1,7 +1,7 @@
 //! A deterministic simulated x86-64 multiprocessor that runs the real protocol, and says what everything cost.
 //!
-//! [`run::Run`] puts a [`Machine`](tlbkit_machine::Machine), a policy and a workload together and gives a [`run::RunOutcome`]. Nothing
-//! of the host shows in it: one seed, one result.
+//! [`run::Run`] puts a [`Machine`](tlbkit_machine::Machine), a policy and a workload together and gives a
+//! [`run::RunOutcome`]. Nothing of the host shows in it: one seed, one result.
 //!
 //! | module | what |
 //! |---|---|

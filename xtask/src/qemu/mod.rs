@@ -101,7 +101,7 @@ impl Ended {
 }
 
 /// Builds the kernel of this tree and returns the image.
-fn build(root: &Path) -> Result<PathBuf> {
+pub(crate) fn build(root: &Path) -> Result<PathBuf> {
     Ok(tlbkit_boot::build(&root.join("metal/kernel"), &setup::target_dir(root).join("kernel"))?)
 }
 

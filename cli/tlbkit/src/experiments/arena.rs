@@ -1,11 +1,11 @@
 //! A change of glibc in 2015: threads that fill and free buffers, whose arena is trimmed at each free, or kept.
 
 use anyhow::{Context, Result};
+use tlbkit_output::svg::{Axis, Chart, Curve, Draw, Ink, Plot, Point, Scale};
 use tlbkit_sim::statistics::mean;
 
 use super::iterations::IterationPlan;
 use super::reproduction::{Produced, Reproduction, execute_all};
-use crate::output::svg::{Axis, Chart, Curve, Draw, Ink, Plot, Point, Scale};
 use crate::published::experiment::Value;
 
 const ARENAS: [&str; 2] = ["trimmed", "kept"];

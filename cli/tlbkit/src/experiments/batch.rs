@@ -5,13 +5,13 @@
 
 use anyhow::Result;
 use tlbkit::{Accounting, Reason};
+use tlbkit_output::svg::{Axis, Plot, Scale, Stacked, StackedRow};
 use tlbkit_sim::statistics::{mean, standard_deviation};
 use tlbkit_sim::{Run, RunOutcome};
 
 use super::reproduction::{Produced, Reproduction, each, execute_all, of_first_seed};
 use crate::lab::difference::changes_pct;
 use crate::output::report::Table;
-use crate::output::svg::{Axis, Plot, Scale, Stacked, StackedRow};
 
 const POLICIES: [&str; 5] = ["unbatched", "batched", "gathering", "late", "nowindow"];
 /// The policies whose reasons are counted, with their names in the pictures.

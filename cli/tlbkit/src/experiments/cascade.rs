@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use anyhow::{Context, Result, ensure};
+use tlbkit_output::svg::{Axis, BarGroup, Bars, Ink, Plot, Scale, Stacked, StackedRow};
 use tlbkit_sim::observer::Cause;
 use tlbkit_sim::statistics::mean;
 use tlbkit_sim::{Run, RunOutcome};
 
 use super::reproduction::{Produced, Reproduction, WINDOW_ENDS, Window, execute_series, rate};
-use crate::output::svg::{Axis, BarGroup, Bars, Ink, Plot, Scale, Stacked, StackedRow};
 use crate::published::figure::Figure;
 
 const POLICY: &str = "linux";

@@ -2,11 +2,11 @@
 //! flush before that of the others or beside it.
 
 use anyhow::Result;
+use tlbkit_output::svg::{Axis, BarGroup, Bars, Ink, Plot, Scale};
 use tlbkit_sim::{Run, RunOutcome};
 
 use super::reproduction::{Produced, Reproduction, each, execute_series, of_first_seed, rate};
 use crate::lab::difference::changes_pct;
-use crate::output::svg::{Axis, BarGroup, Bars, Ink, Plot, Scale};
 
 const POLICIES: [&str; 2] = ["serial", "concurrent"];
 const THREADS: [usize; 3] = [1, 2, 4];

@@ -3,12 +3,12 @@
 
 use anyhow::Result;
 use rayon::prelude::*;
+use tlbkit_output::svg::{Axis, Chart, Plot, Scale};
 use tlbkit_sim::RunOutcome;
 use tlbkit_sim::statistics::mean;
 
 use super::reproduction::{ByTasks, Produced, Reproduction, each, execute_series, of_first_seed, rate};
 use crate::lab::difference::changes_pct;
-use crate::output::svg::{Axis, Chart, Plot, Scale};
 
 const POLICIES: [&str; 2] = ["counted", "hazard"];
 

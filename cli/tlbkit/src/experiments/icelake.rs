@@ -2,11 +2,11 @@
 //! before it asks the others, and under one that does so while they flush theirs.
 
 use anyhow::Result;
+use tlbkit_output::svg::{Axis, BarGroup, Bars, Ink, Plot, Scale};
 use tlbkit_sim::Run;
 
 use super::reproduction::{Produced, Reproduction, each, execute_series, of_first_seed, rate};
 use crate::lab::difference::changes_pct;
-use crate::output::svg::{Axis, BarGroup, Bars, Ink, Plot, Scale};
 
 const POLICIES: [&str; 2] = ["serial", "concurrent"];
 

@@ -4,13 +4,13 @@
 
 use anyhow::{Result, ensure};
 use tlbkit::AddressSpace;
+use tlbkit_output::svg::{Axis, Plot, Scale, Stacked, StackedRow};
 use tlbkit_sim::observer::{Cause, Spent};
 use tlbkit_sim::statistics::mean;
 use tlbkit_sim::{Run, RunOutcome};
 
 use super::reproduction::{Produced, Reproduction, WINDOW_ENDS, Window, each, execute_series, of_first_seed};
 use crate::lab::difference::changes_pct;
-use crate::output::svg::{Axis, Plot, Scale, Stacked, StackedRow};
 
 const POLICIES: [&str; 3] = ["before", "after", "counted"];
 

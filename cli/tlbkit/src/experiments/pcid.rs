@@ -5,10 +5,10 @@
 //! that.
 
 use anyhow::Result;
+use tlbkit_output::svg::{Axis, BarGroup, Bars, Ink, Plot, Scale};
 use tlbkit_sim::{Run, RunOutcome};
 
 use super::reproduction::{Produced, Reproduction, each, execute_series, of_first_seed, rate};
-use crate::output::svg::{Axis, BarGroup, Bars, Ink, Plot, Scale};
 
 const POLICIES: [&str; 3] = ["pcid", "nopcid", "unpatched"];
 

@@ -7,6 +7,7 @@
 use anyhow::Result;
 use tlbkit::Accounting;
 use tlbkit_machine::Noise;
+use tlbkit_output::svg::{Axis, Chart, Curve, Draw, Ink, Plot, Point, Scale};
 use tlbkit_sim::observer::{Cause, FlushSize};
 use tlbkit_sim::statistics::{mean, standard_deviation};
 use tlbkit_sim::{Run, RunOutcome};
@@ -15,7 +16,6 @@ use super::reproduction::{Produced, Reproduction, each, execute_all};
 use crate::lab::named_run::workload;
 use crate::output::listing;
 use crate::output::report::Table;
-use crate::output::svg::{Axis, Chart, Curve, Draw, Ink, Plot, Point, Scale};
 
 const METHODS: [&str; 2] = ["invpcid", "cr3"];
 const LABELS: [&str; 2] = ["INVPCID", "deferred CR3"];

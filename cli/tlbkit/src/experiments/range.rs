@@ -5,13 +5,13 @@
 //! are stretches of our runs: see `iterations`.
 
 use anyhow::{Context, Result, ensure};
+use tlbkit_output::svg::{Axis, BarGroup, Bars, Chart, Curve, Draw, Ink, Plot, Point, Scale};
 use tlbkit_sim::RunOutcome;
 use tlbkit_sim::statistics::mean;
 
 use super::iterations::IterationPlan;
 use super::reproduction::{Produced, Reproduction, each, execute_all, of_first_seed};
 use crate::lab::difference::{change_pct, changes_pct};
-use crate::output::svg::{Axis, BarGroup, Bars, Chart, Curve, Draw, Ink, Plot, Point, Scale};
 use crate::published::experiment::PublishedTable;
 
 /// Which of the thread counts has its outcomes set side by side: one thread for each two CPUs of the larger machine.

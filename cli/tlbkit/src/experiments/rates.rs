@@ -3,12 +3,12 @@
 
 use anyhow::Result;
 use rayon::prelude::*;
+use tlbkit_output::svg::{Axis, Chart, Plot, Scale};
 use tlbkit_sim::run::Start;
 use tlbkit_sim::statistics::mean;
 use tlbkit_sim::{Run, RunOutcome};
 
 use super::reproduction::{ByTasks, Produced, Reproduction, each, execute_all, rate};
-use crate::output::svg::{Axis, Chart, Plot, Scale};
 use crate::published::experiment::PublishedSetup;
 
 const POLICY: &str = "linux";

@@ -6,6 +6,8 @@ use anyhow::{Context, Result, bail, ensure};
 use rayon::prelude::*;
 use tlbkit::Policy;
 use tlbkit_machine::{Machine, Noise};
+use tlbkit_output::policy;
+use tlbkit_output::svg::{Curve, Draw, Ink, Plot, Point};
 use tlbkit_sim::Sweep;
 use tlbkit_sim::statistics::mean;
 use tlbkit_sim::{KernelSettings, PerVmaLocks, Run, RunOutcome};
@@ -13,10 +15,8 @@ use tlbkit_workloads::Workload;
 
 use crate::lab::compare::compared_rows;
 use crate::lab::named_run::workload;
-use crate::lab::policy;
 use crate::lab::preset_kernel::kernel_of;
 use crate::output::report::Table;
-use crate::output::svg::{Curve, Draw, Ink, Plot, Point};
 use crate::published::experiment::{Experiment, Note, Value};
 use crate::published::figure::Figure;
 

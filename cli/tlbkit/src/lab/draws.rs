@@ -10,13 +10,13 @@ use std::sync::atomic::AtomicU64;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Map, Value, json};
 use tlbkit_machine::{DrawnMachine, Machine, Prior, Priors};
+use tlbkit_output::table::grid;
 use tlbkit_sim::RunOutcome;
 
 use super::compare::{QUANTITIES, Quantity};
 use super::named_run::{NamedRun, priors};
 use super::seeds::PolicyOutcomes;
 use super::spread::Spread;
-use crate::output::table::grid;
 
 /// How many machines somebody may have drawn.
 pub(crate) const COUNTS: RangeInclusive<i64> = 1..=1000;

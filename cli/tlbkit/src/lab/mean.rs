@@ -1,7 +1,8 @@
 //! A mean of several runs, and how far it may be off.
 
-use super::compare::Unit;
 use tlbkit_sim::statistics::{half_width_95, mean};
+
+use super::compare::Unit;
 
 /// A mean, and half of the interval in which it lies with a confidence of 95 %. One sample has no interval.
 #[derive(Clone, Copy, PartialEq, Debug)]

@@ -11,13 +11,14 @@ use anyhow::{Context, Error, Result, anyhow, ensure};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tlbkit_machine::{MOST_CPUS, Machine, Noise, Priors};
+use tlbkit_output::nearest::unknown;
+use tlbkit_output::note;
+use tlbkit_output::policy;
+use tlbkit_output::terminal::plain;
 use tlbkit_sim::{Run, RunError, RunOutcome};
 use tlbkit_workloads::{Parameter, ParameterError, Workload};
 
-use super::nearest::unknown;
-use super::policy;
 use super::preset_kernel::kernel_of;
-use super::terminal::{note, plain};
 
 /// The longest run that is of use to anybody: a simulated day.
 const MOST_MILLISECONDS: u64 = 86_400_000;
@@ -129,11 +130,6 @@ pub(crate) fn priors(name: &str) -> Result<Priors> {
         return Ok(Priors::builtin(name)?);
     }
     Ok(Priors::parse(name, &text(name)?)?)
-}
-
-/// The file that a machine's name leads to; none if it is a built-in one.
-pub(crate) fn own_file(name: &str) -> Option<&Path> {
-    (!Machine::names().any(|known| known == name)).then_some(Path::new(name))
 }
 
 /// The text of the file of a machine that is not built in. The file is read once, because a pipe cannot be read twice,

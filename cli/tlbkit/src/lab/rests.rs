@@ -4,14 +4,14 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 use tlbkit_machine::Prior;
+use tlbkit_output::number;
+use tlbkit_output::table::grid;
 use tlbkit_sim::RunOutcome;
 
 use super::draws::Draws;
 use super::rank::{Candidates, Followed};
 use super::seeds::PolicyOutcomes;
 use super::spread::{self, Spread};
-use crate::output::number;
-use crate::output::table::grid;
 
 /// The fewest draws with which policies are ranked. One draw of fewer is more than the twentieth that may disagree.
 const FEWEST_DRAWS: usize = spread::FEWEST;

@@ -1,13 +1,13 @@
 //! Several policies over several seeds: means with their intervals, and what differs from the first policy.
 
 use serde_json::{Value, json};
+use tlbkit_output::table::grid;
 use tlbkit_sim::RunOutcome;
 use tlbkit_sim::run::Start;
 
 use super::compare::{QUANTITIES, Quantity, Unit};
 use super::difference::{Difference, RELATIVE, TOO_FEW, too_few_means};
 use super::mean::Mean;
-use crate::output::table::grid;
 
 /// What the tables say of intervals.
 pub(crate) const OWN_ERROR: &str =

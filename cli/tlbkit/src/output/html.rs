@@ -5,10 +5,11 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use maud::{Markup, PreEscaped, html};
+use tlbkit_output::kind::Kind;
+use tlbkit_output::{file, page};
 
-use super::kind::Kind;
+use super::number;
 use super::report::{Report, Section, Table};
-use super::{file, number, page};
 use crate::published::claim::Claim;
 use crate::published::expected::FigureKind;
 use crate::published::figure::{Figure, Verdict};
@@ -19,7 +20,7 @@ use crate::published::tally::Tally;
 pub(crate) fn check_place(path: &Path) -> Result<()> {
     let ancestors = path.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty());
     let missing: Vec<_> = ancestors.take_while(|folder| !folder.exists()).collect();
-    let checked = make_folder(path).and_then(|()| file::check_output(path, Kind::Page));
+    let checked = make_folder(path).and_then(|()| file::check_output(path, Kind::PAGE));
     // One that somebody has put a file into meanwhile is not ours alone any more, and stays.
     missing.iter().for_each(|folder| fs::remove_dir(folder).unwrap_or_default());
     checked
@@ -275,9 +276,9 @@ fn fitted_row(figure: &Figure) -> Markup {
 
 #[cfg(test)]
 mod tests {
-    use super::super::svg::{Axis, BarGroup, Bars, Ink, Plot, Scale};
     use super::*;
     use crate::published::read::builtin;
+    use tlbkit_output::svg::{Axis, BarGroup, Bars, Ink, Plot, Scale};
 
     /// Two results whose figures are the published ones.
     fn report() -> Report {

@@ -1,6 +1,7 @@
 //! The report as plain data: a verb fills it in, [`super::html`] lays it out.
 
-use super::svg::Plot;
+use tlbkit_output::svg::Plot;
+
 use crate::published::experiment::Experiment;
 use crate::published::figure::Figure;
 

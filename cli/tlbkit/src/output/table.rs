@@ -1,34 +1,12 @@
-//! Figures on a terminal: plain ASCII, the same bytes wherever it runs; colour only where a person is looking.
+//! Figures on a terminal; colour only where a person is looking.
 
-use std::io::IsTerminal;
+pub(crate) use tlbkit_output::table::Style;
+use tlbkit_output::table::{Attribute, Cell, Color, align_right, bare, grid, text};
 
-use comfy_table::{Attribute, Cell, CellAlignment, Color, ColumnConstraint, ContentArrangement, Table, presets};
-
-use super::{fitting, number};
+use super::number;
 use crate::published::claim::Claim;
 use crate::published::figure::{Figure, Verdict};
 use crate::published::tally::Tally;
-
-/// Whether the verdict may be coloured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Style {
-    /// Bytes that can be compared.
-    Plain,
-    /// For a terminal.
-    Colour,
-}
-
-impl Style {
-    /// Colour if standard output is a terminal and the user has not asked for none.
-    pub(crate) fn of_stdout() -> Style {
-        let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        if std::io::stdout().is_terminal() && !refused { Style::Colour } else { Style::Plain }
-    }
-}
-
-/// Columns that a table of words takes at most, and where the terminal has fewer, at least.
-const WORDS_WIDTH: u16 = 110;
-const WORDS_WIDTH_LEAST: u16 = 60;
 
 /// The columns, in order.
 const HEAD: [&str; 8] = ["quantity", "published", "ours", "error", "null", "band", "kind", "verdict"];
@@ -41,32 +19,7 @@ pub(crate) fn figures(figures: &[Figure], style: Style) -> String {
         table.add_row(cells(figure));
     }
     align_right(&mut table, 1..6);
-    trim(&table.to_string())
-}
-
-/// Any other table; all but the first column are aligned to the right.
-pub(crate) fn grid<H: AsRef<str>>(head: &[H], rows: &[Vec<String>]) -> String {
-    let mut table = bare(Style::Plain);
-    table.set_header(head.iter().map(AsRef::as_ref));
-    table.add_rows(rows);
-    align_right(&mut table, 1..head.len());
-    trim(&table.to_string())
-}
-
-/// A table of words, wrapped so that a line fits most terminals.
-pub(crate) fn words(head: [&str; 2], rows: &[[String; 2]]) -> String {
-    let width = fitting::columns().and_then(|columns| u16::try_from(columns).ok()).unwrap_or(WORDS_WIDTH);
-    words_within(head, rows, width.clamp(WORDS_WIDTH_LEAST, WORDS_WIDTH))
-}
-
-fn words_within(head: [&str; 2], rows: &[[String; 2]], width: u16) -> String {
-    let mut table = bare(Style::Plain);
-    table.set_header(head).add_rows(rows).set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
-    // Names stay whole, to be copied.
-    if let Some(names) = table.column_mut(0) {
-        names.set_constraint(ColumnConstraint::ContentWidth);
-    }
-    trim(&table.to_string())
+    text(&table)
 }
 
 /// One line a result and one for all: what holds of each claim, and the errors beside those of the null models.
@@ -87,24 +40,6 @@ pub(crate) fn tallies(rows: &[(&str, Tally)]) -> String {
     grid(&head, &rows.iter().map(cells).collect::<Vec<_>>())
 }
 
-fn bare(style: Style) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::ASCII_MARKDOWN).set_content_arrangement(ContentArrangement::Disabled);
-    match style {
-        Style::Plain => table.force_no_tty(),
-        Style::Colour => table.enforce_styling(),
-    };
-    table
-}
-
-fn align_right(table: &mut Table, columns: std::ops::Range<usize>) {
-    for index in columns {
-        if let Some(column) = table.column_mut(index) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-}
-
 fn cells(figure: &Figure) -> Vec<Cell> {
     let number::FigureText { published, ours, error, null, band } = number::figure_text(figure);
     let name = format!("{} [{}]", figure.expected.quantity, figure.expected.unit);
@@ -121,11 +56,6 @@ fn coloured(cell: Cell, verdict: Verdict) -> Cell {
         Verdict::NowMisses | Verdict::NowInBand | Verdict::Absent => cell.fg(Color::Red).add_attribute(Attribute::Bold),
         Verdict::Shown | Verdict::Fitted | Verdict::Set => cell,
     }
-}
-
-/// No blanks at the end of a line: editors strip them and snapshots would differ.
-fn trim(text: &str) -> String {
-    text.lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }
 
 #[cfg(test)]
@@ -171,29 +101,6 @@ mod tests {
         }
         bare.push_str(rest);
         assert_eq!(bare, PLAIN);
-    }
-
-    #[test]
-    fn a_grid_aligns_numbers_to_the_right() {
-        let head = ["policy".to_owned(), "ipis".to_owned()];
-        let rows = [vec!["a".to_owned(), "9".to_owned()], vec!["b".to_owned(), "1234567".to_owned()]];
-        assert!(grid(&head, &rows).contains("| a      |       9 |\n| b      | 1234567 |\n"));
-    }
-
-    #[test]
-    fn words_go_to_the_next_line_where_they_do_not_fit() {
-        let rows = [["linux-3.4".to_owned(), "every flush is a full one; ".repeat(6)]];
-        let text = words(["policy", "what it is"], &rows);
-        assert!(text.starts_with("| policy    | what it is "), "{text}");
-        assert!(text.lines().count() > 3 && text.lines().all(|line| line.len() <= WORDS_WIDTH.into()), "{text}");
-    }
-
-    #[test]
-    fn words_follow_the_terminal_and_names_stay_whole() {
-        let rows = [["a-name-that-is-to-be-copied".to_owned(), "words ".repeat(20)]];
-        let text = words_within(["name", "what it is"], &rows, 60);
-        assert!(text.lines().all(|line| line.len() <= 60), "{text}");
-        assert!(text.contains("| a-name-that-is-to-be-copied | words words words "), "{text}");
     }
 
     #[test]

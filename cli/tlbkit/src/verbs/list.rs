@@ -6,12 +6,13 @@ use serde_json::json;
 use tlbkit::{AddressSpace, KEYS, PRESETS, Tlb};
 use tlbkit_check::program::named;
 use tlbkit_machine::Machine;
+use tlbkit_output::say;
+use tlbkit_output::table::words;
+use tlbkit_output::terminal::{Ending, Format};
 use tlbkit_workloads::Parameter;
 
 use crate::experiments;
 use crate::lab::named_run::machine_file;
-use crate::lab::terminal::{Ending, Format, say};
-use crate::output::table::words;
 
 /// What to list.
 #[derive(Args)]

@@ -58,6 +58,7 @@ impl Terminal {
         (&self.held).write_all(&[END]).unwrap();
     }
 
+    #[allow(dead_code, reason = "not every program of tests is stopped")]
     pub(crate) fn press_ctrl_c(&self) {
         (&self.pty).write_all(b"\x03").unwrap();
     }

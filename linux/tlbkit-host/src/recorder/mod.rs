@@ -212,7 +212,7 @@ impl Recorder {
     fn failure(&self) -> Error {
         let said = self.said();
         let said = complaint(&said).unwrap_or("did not begin, and did not say why");
-        Error::PerfFailed { said: format!("{said}; see tlbkit doctor") }
+        Error::PerfFailed { said: format!("{said}; see tlbscope doctor") }
     }
 }
 
@@ -350,6 +350,6 @@ mod tests {
             file: Some(Path::new("/dev/null")),
         };
         let message = Recorder::start(&order).unwrap().wait_until_ready().unwrap_err().to_string();
-        assert_eq!(message, "perf record: event syntax error: 'tlb:no_such_event'; see tlbkit doctor");
+        assert_eq!(message, "perf record: event syntax error: 'tlb:no_such_event'; see tlbscope doctor");
     }
 }

@@ -11,12 +11,13 @@ use tlbkit_check::campaign::Plan;
 use tlbkit_check::chrome_trace;
 use tlbkit_check::program::named::{self, Named};
 
-use crate::lab::nearest::unknown;
-use crate::lab::policy;
-use crate::lab::stopping::Stopping;
-use crate::lab::terminal::{Ending, Format, note, say};
-use crate::output::file::{check_output, write_whole};
-use crate::output::kind::Kind;
+use tlbkit_output::file::{check_output, write_whole};
+use tlbkit_output::kind::Kind;
+use tlbkit_output::nearest::unknown;
+use tlbkit_output::policy;
+use tlbkit_output::stopping::Stopping;
+use tlbkit_output::terminal::{Ending, Format};
+use tlbkit_output::{note, say};
 use work::{Came, Replayed};
 
 /// What to check.
@@ -54,7 +55,7 @@ pub(crate) struct CheckArguments {
 pub(crate) fn execute(arguments: &CheckArguments, format: Format) -> Result<Ending> {
     let trace = arguments.trace.as_deref();
     ensure!(arguments.seeds >= 1, "--seeds 0: must be 1 or more");
-    trace.map_or(Ok(()), |file| check_output(file, Kind::Drawing))?;
+    trace.map_or(Ok(()), |file| check_output(file, Kind::DRAWING))?;
     let plan = Plan {
         program: arguments.program.as_deref().map(program).transpose()?,
         policy: arguments.policy.as_deref().map(policy::parse).transpose()?,

@@ -4,9 +4,10 @@ use serde_json::json;
 use tlbkit_check::campaign::{Explored, Report};
 use tlbkit_check::schedule::shrink::Failure;
 use tlbkit_check::two_columns;
+use tlbkit_output::terminal::Format;
+use tlbkit_output::{note, say};
 
 use super::work::{Came, Replayed, Seeds};
-use crate::lab::terminal::{Format, note, say};
 
 /// Many seeds.
 pub(super) fn seeds(seeds: &Seeds, format: Format) {

@@ -7,9 +7,10 @@ use tlbkit_check::campaign::{self, Explored, Plan, Report};
 use tlbkit_check::schedule::shrink::{Failure, replay, shrink};
 use tlbkit_check::{Finding, Line, Log, Outcome, Scenario};
 
-use crate::lab::jobs;
-use crate::lab::stopping::Stopping;
-use crate::lab::terminal::{note, progress_bar};
+use tlbkit_output::jobs;
+use tlbkit_output::note;
+use tlbkit_output::stopping::Stopping;
+use tlbkit_output::terminal::progress_bar;
 
 /// Seeds after each of which it is seen whether somebody wants it to end: a quarter of a second's work. As it is four
 /// times a whole number, portions have together the seeds of the later family that all have at once.

@@ -7,14 +7,15 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use clap::Args;
+use tlbkit_output::fitting::fitting;
+use tlbkit_output::jobs;
+use tlbkit_output::nearest;
+use tlbkit_output::stopping::Stopping;
+use tlbkit_output::terminal::{Ending, Format, progress_bar};
+use tlbkit_output::{note, say};
 
 use crate::experiments::{self, Produced, Registered, Reproduction};
 use crate::lab::draws;
-use crate::lab::jobs;
-use crate::lab::nearest;
-use crate::lab::stopping::Stopping;
-use crate::lab::terminal::{Ending, Format, note, progress_bar, say};
-use crate::output::fitting::fitting;
 use crate::output::report::{Report, Section};
 use crate::output::{html, table};
 use crate::published::experiment::Experiment;

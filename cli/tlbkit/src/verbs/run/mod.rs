@@ -4,17 +4,18 @@ mod work;
 
 use anyhow::{Result, bail, ensure};
 use clap::Args;
+use tlbkit_output::fitting::fitting;
+use tlbkit_output::number;
+use tlbkit_output::policy;
+use tlbkit_output::stopping::Stopping;
+use tlbkit_output::terminal::{Ending, Format};
+use tlbkit_output::{note, say};
 
 use crate::lab::draws::{self, Draws};
 use crate::lab::named_run::{NamedRun, NoiseWord, machine, say_caution, workload};
-use crate::lab::policy;
 use crate::lab::rests::Findings;
 use crate::lab::seeds::{self, PolicyOutcomes};
 use crate::lab::spread::range_words;
-use crate::lab::stopping::Stopping;
-use crate::lab::terminal::{Ending, Format, note, say};
-use crate::output::fitting::fitting;
-use crate::output::number;
 use work::{Sorted, Work};
 
 /// What to run.

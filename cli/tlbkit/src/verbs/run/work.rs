@@ -5,14 +5,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::Result;
 use serde_json::{Value, json};
+use tlbkit_output::jobs;
+use tlbkit_output::stopping::Stopping;
+use tlbkit_output::terminal::progress_bar_saying;
 use tlbkit_sim::RunOutcome;
 
 use crate::lab::draws::Draws;
-use crate::lab::jobs;
 use crate::lab::named_run::{NamedRun, machine};
 use crate::lab::seeds::PolicyOutcomes;
-use crate::lab::stopping::Stopping;
-use crate::lab::terminal::progress_bar_saying;
 
 /// Runs, and the machines drawn for them.
 pub(super) struct Work {

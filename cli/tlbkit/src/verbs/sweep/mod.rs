@@ -13,7 +13,7 @@ mod table;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 
-use crate::lab::terminal::{Ending, Format};
+use tlbkit_output::terminal::{Ending, Format};
 
 /// Which of the four steps.
 #[derive(Args)]

@@ -8,10 +8,10 @@ use anyhow::{Context, Error, Result, anyhow, bail, ensure};
 use clap::Args;
 use serde_json::error::Category;
 use serde_json::{Map, Value};
+use tlbkit_output::policy;
+use tlbkit_output::say;
 
 use crate::lab::named_run::{NamedRun, NoiseWord};
-use crate::lab::policy;
-use crate::lab::terminal::say;
 
 /// Lists, separated by commas; every combination is a point.
 #[derive(Args)]

@@ -9,13 +9,14 @@ use std::str::FromStr;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use serde_json::{Map, Value, json};
+use tlbkit_output::file::check_apart;
+use tlbkit_output::jobs::{self, Done};
+use tlbkit_output::stopping::Stopping;
+use tlbkit_output::terminal::{Ending, Format, progress_bar};
+use tlbkit_output::{note, say};
 
 use super::{fingerprint, plan};
-use crate::lab::jobs::{self, Done};
 use crate::lab::named_run::{NamedRun, machine, say_caution};
-use crate::lab::stopping::Stopping;
-use crate::lab::terminal::{Ending, Format, note, progress_bar, say};
-use crate::output::file::check_apart;
 
 /// Of the rows: it rises when a row gets other fields, so that rows of two builds are not mixed unnoticed.
 const FORMAT: u64 = 5;
@@ -81,7 +82,7 @@ pub(super) fn run(arguments: &ShardArguments, format: Format) -> Result<Ending> 
     };
     let plan = plan::read(&arguments.plan)?;
     let name = || path.display().to_string();
-    check_apart(&[("--output", &path)], &[("the plan", &arguments.plan)])?;
+    check_apart(&[("--output", &path, None)], &[("the plan", &arguments.plan)])?;
     let stopping = Stopping::listen()?;
     let done = resume(&path, &plan)?;
     let mine: Vec<usize> = (number - 1..plan.len()).step_by(of).collect();

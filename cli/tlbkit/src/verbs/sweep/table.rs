@@ -7,6 +7,11 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::Args;
 use serde_json::{Map, Value, json};
+use tlbkit_output::fitting::fitting;
+use tlbkit_output::number;
+use tlbkit_output::say;
+use tlbkit_output::table::grid;
+use tlbkit_output::terminal::Format;
 
 use tlbkit_sim::run::Start;
 
@@ -14,10 +19,6 @@ use super::shard::{OF_FILE, OUTCOME};
 use crate::lab::difference::{Difference, RELATIVE, too_few_means};
 use crate::lab::mean::Mean;
 use crate::lab::seeds::{INTERVAL_OF, OWN_ERROR};
-use crate::lab::terminal::{Format, say};
-use crate::output::fitting::fitting;
-use crate::output::number;
-use crate::output::table::grid;
 
 /// What to read.
 #[derive(Args)]

@@ -7,15 +7,16 @@ mod tables;
 use std::sync::Arc;
 
 use anyhow::Result;
-use indicatif::ProgressBar;
 use serde_json::json;
+use tlbkit_output::fitting::fitting;
+use tlbkit_output::jobs;
+use tlbkit_output::stopping::Stopping;
+use tlbkit_output::terminal::ProgressBar;
+use tlbkit_output::terminal::{Ending, Format, progress_bar};
+use tlbkit_output::{note, say};
 
 use crate::experiments::{Produced, Registered, Reproduction};
 use crate::lab::draws::Draws;
-use crate::lab::jobs;
-use crate::lab::stopping::Stopping;
-use crate::lab::terminal::{Ending, Format, note, progress_bar, say};
-use crate::output::fitting::fitting;
 use crate::published::figure::Figure;
 use drawn::{DrawnExperiment, Summary};
 

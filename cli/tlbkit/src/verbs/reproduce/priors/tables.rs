@@ -1,9 +1,10 @@
 //! What draws of priors say, for a person: a table for each experiment, and which misses could be a prior's.
 
+use tlbkit_output::table::grid;
+
 use super::drawn::{DrawnExperiment, DrawnFigure, Miss, Summary, Way};
 use crate::lab::spread::{Spread, range_words};
 use crate::output::number::{NONE, figure_text, fixed, held, kind_word, row_digits};
-use crate::output::table::grid;
 
 /// What no range here has in it.
 const NOT_DRAWN: &str = "\

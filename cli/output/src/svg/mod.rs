@@ -1,0 +1,66 @@
+//! Plots as inline SVG: real text, deterministic bytes, no script.
+//!
+//! Every drawing is 400 units wide, about a phone, so that its text is never scaled below what can be read. Colours
+//! come from classes (`c0` ...) that the page sets for light, dark and print; published and ours differ by outline,
+//! hatching and dashes, not by colour.
+
+mod axis;
+mod bars;
+mod canvas;
+mod chart;
+mod legend;
+mod ranges;
+mod stacked;
+
+pub use axis::{Axis, Scale};
+pub use bars::{BarGroup, Bars};
+pub use chart::{Chart, Curve, Draw, Point};
+pub use legend::Ink;
+pub use ranges::{RangeRow, Ranges};
+pub use stacked::{Stacked, StackedRow};
+
+/// Any drawing of a section.
+#[derive(Clone, Debug)]
+pub enum Plot {
+    /// Upright bars in groups: published and ours side by side.
+    Bars(Bars),
+    /// Lying bars made of parts.
+    Stacked(Stacked),
+    /// Lying bars with whiskers.
+    Ranges(Ranges),
+    /// Points and lines over two axes, either of which may be logarithmic; with error bars.
+    Chart(Chart),
+}
+
+impl Plot {
+    /// The caption.
+    pub fn title(&self) -> &str {
+        match self {
+            Plot::Bars(plot) => &plot.title,
+            Plot::Stacked(plot) => &plot.title,
+            Plot::Ranges(plot) => &plot.title,
+            Plot::Chart(plot) => &plot.title,
+        }
+    }
+
+    /// What it shows, for those who cannot see it.
+    pub fn about(&self) -> &str {
+        match self {
+            Plot::Bars(plot) => &plot.about,
+            Plot::Stacked(plot) => &plot.about,
+            Plot::Ranges(plot) => &plot.about,
+            Plot::Chart(plot) => &plot.about,
+        }
+    }
+
+    /// The drawing; `id` must be unique in the page.
+    pub fn svg(&self, id: &str) -> String {
+        let canvas = match self {
+            Plot::Bars(plot) => bars::draw(plot, id),
+            Plot::Stacked(plot) => stacked::draw(plot),
+            Plot::Ranges(plot) => ranges::draw(plot),
+            Plot::Chart(plot) => chart::draw(plot),
+        };
+        canvas.finish(id, self.title(), self.about())
+    }
+}

@@ -1,0 +1,190 @@
+//! `blame` on recordings that are kept: what a person sees, what a program reads, and what is said of bad input.
+
+mod command;
+
+use std::io::Write;
+use std::path::Path;
+
+use command::{run, text};
+use serde_json::Value;
+
+/// One process: its main thread protects four pages 300 times and allows them again, beside one that computes on the
+/// other CPU. Its own threads are all that was recorded, with stacks and with what it had mapped.
+const SERVICE: &str = "service.tlbtrace";
+const BUILD: &str = "build-zlib.script.txt.zst";
+const STRESS: &str = "stress-ng-tlb-shootdown.script.txt.zst";
+
+fn shared(name: &str) -> String {
+    let data = concat!(env!("CARGO_MANIFEST_DIR"), "/../../linux/tlbkit-trace/tests/data");
+    Path::new(data).join(name).display().to_string()
+}
+
+fn rows(arguments: &[&str]) -> Vec<Value> {
+    text(arguments).lines().map(|line| serde_json::from_str(line).expect("a row is JSON")).collect()
+}
+
+fn of_kind<'a>(rows: &'a [Value], kind: &str) -> Vec<&'a Value> {
+    rows.iter().filter(|row| row["kind"] == kind).collect()
+}
+
+#[test]
+fn most_of_each_recording_is_attributed() {
+    for (name, least_pct) in [(SERVICE, 99.0), (BUILD, 95.0), (STRESS, 95.0)] {
+        let rows = rows(&["--json", "blame", &shared(name)]);
+        let about = of_kind(&rows, "attribution")[0];
+        assert!(about["attributed_pct"].as_f64() > Some(least_pct), "{name}: {about}");
+        assert!(about["with_sender_pct"].as_f64() > Some(least_pct), "{name}: {about}");
+        let flushes: u64 = of_kind(&rows, "caller").iter().map(|row| row["flushes"].as_u64().unwrap()).sum();
+        let asked: u64 = of_kind(&rows, "caller").iter().map(|row| row["asked"].as_u64().unwrap()).sum();
+        assert_eq!(flushes + asked, about["shootdowns"], "{name}: each event has one row");
+    }
+}
+
+/// Nobody should look for the reason why each row of an agreement is 0.
+#[test]
+fn a_trace_without_flushes_says_so_once() {
+    let mut trace = tempfile::NamedTempFile::new().unwrap();
+    let fault = "exceptions:page_fault_user: address=0x1000 ip=0x1000 error_code=0x6";
+    writeln!(trace, "     make     7/7     [000]  1.000000001: {fault}").unwrap();
+    for verb in ["replay", "tune", "blame"] {
+        let text = text(&[verb, trace.path().to_str().unwrap()]);
+        let said = "No flush was recorded: the trace has no event tlb:tlb_flush";
+        assert_eq!(text.matches(said).count(), 1, "{verb}: {text}");
+        assert!(text.contains("1 event, 0 lost") && !text.contains("no reason is known"), "{verb}: {text}");
+    }
+}
+
+/// A switch of tasks flushes as well, and no row is of it.
+#[test]
+fn a_trace_with_flushes_of_others_does_not_lack_them() {
+    let mut trace = tempfile::NamedTempFile::new().unwrap();
+    let switch = "tlb:tlb_flush: pages:-1 reason:flush on task switch (0)";
+    writeln!(trace, "     make     7/7     [000]  1.000000001: {switch}").unwrap();
+    let text = text(&["blame", trace.path().to_str().unwrap()]);
+    assert!(text.ends_with("No flush of what was asked about.\n") && !text.contains("was recorded"), "{text}");
+}
+
+#[test]
+fn the_loop_that_protects_is_found_with_its_caller_and_its_victims() {
+    let rows = rows(&["--json", "blame", &shared(SERVICE)]);
+    let first = of_kind(&rows, "caller")[0];
+    assert_eq!((&first["why"], &first["memory"]), (&"mprotect".into(), &"anonymous".into()), "{first}");
+    assert_eq!(first["flushes"], 600, "300 times to read-only and back: {first}");
+    assert_eq!(first["pages"], 2400, "four pages each: {first}");
+    assert!(first["caller"].as_str().is_some_and(|caller| caller.contains('+') || caller.contains("mprotect")));
+    assert!(first["remedy"].as_str().unwrap().contains("pkey"), "{first}");
+    let interrupted: u64 =
+        first["interrupted"].as_array().unwrap().iter().map(|one| one["times"].as_u64().unwrap()).sum();
+    assert_eq!((interrupted, &first["asked"]), (600, &600.into()), "{first}");
+    assert!(first["waited_ns"].as_u64() > Some(interrupted * 1000), "an answer takes a microsecond: {first}");
+    assert!(first["waited_ns"].as_u64() < first["called_ns"].as_u64(), "it waits in its calls: {first}");
+    let percent = first["percent_of_program"].as_f64().unwrap();
+    assert!((0.1..100.0).contains(&percent), "{first}");
+}
+
+#[test]
+fn a_person_sees_the_table_the_callers_and_the_victims() {
+    let text = text(&["blame", &shared(SERVICE)]);
+    let parts = ["Attributed: ", "| who and why", "1. service: mprotect, memory: anonymous", "called by: ", "remedy: "];
+    let places: Vec<_> =
+        parts.iter().map(|part| text.find(part).unwrap_or_else(|| panic!("{part} in {text}"))).collect();
+    assert!(places.is_sorted(), "{text}");
+    let table: Vec<_> = text.lines().filter(|line| line.starts_with('|')).take(3).map(str::len).collect();
+    assert!(table.windows(2).all(|pair| pair[0] == pair[1]), "it aligns: {text}");
+    assert!(text.contains("| interrupted |") && text.contains("interrupted: service 600 times"), "{text}");
+    let cut = self::text(&["blame", &shared(BUILD), "--top", "2"]);
+    assert!(cut.contains("more rows; --top shows them") && !cut.contains("\n3. "), "{cut}");
+}
+
+#[test]
+fn processes_and_threads_are_chosen() {
+    let build = shared(BUILD);
+    let all = rows(&["--json", "blame", &build]);
+    let chosen = rows(&["--json", "blame", &build, "--process", "configure"]);
+    let of_configure = |rows: &[Value]| -> Vec<Value> {
+        let own = of_kind(rows, "caller").into_iter().filter(|row| row["program"] == "configure");
+        own.cloned().collect()
+    };
+    assert!(!of_configure(&all).is_empty());
+    assert_eq!(of_configure(&all), of_configure(&chosen));
+    assert_eq!(of_kind(&chosen, "caller").len(), of_configure(&chosen).len(), "nobody else");
+}
+
+/// Of one thread's flushes little may be known where much is known of all, and the other way round.
+#[test]
+fn the_attribution_is_that_of_the_whole_trace_whoever_is_asked_about() {
+    let build = shared(BUILD);
+    let (all, thread) = (rows(&["--json", "blame", &build]), rows(&["--json", "blame", &build, "--thread", "1784"]));
+    let (of_all, of_thread) = (of_kind(&all, "attribution")[0], of_kind(&thread, "attribution")[0]);
+    for key in ["shootdowns", "with_purpose", "attributed", "answers", "with_sender"] {
+        assert_eq!(of_all[key], of_thread[key], "{key}");
+    }
+    let flushes = |rows: &[Value]| -> u64 {
+        let counts =
+            of_kind(rows, "caller").into_iter().flat_map(|row| [row["flushes"].as_u64(), row["asked"].as_u64()]);
+        counts.map(Option::unwrap).sum()
+    };
+    assert_eq!((flushes(&all), flushes(&thread)), (12_840, 31));
+    let text = text(&["blame", &build, "--thread", "1784"]);
+    assert!(text.contains("the attribution is that of the whole trace") && !text.contains("That is little"), "{text}");
+    assert!(!text.contains("Who interrupts whom is known in part"), "{text}");
+}
+
+#[test]
+fn wrong_input_is_one_line_and_status_2() {
+    let build = shared(BUILD);
+    let cases: [(&[&str], &str); 5] = [
+        (&["blame", "/nowhere.data"], "tlbscope: /nowhere.data: "),
+        (&["blame", concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")], "tlbscope: "),
+        (&["blame", &build, "--top", "0"], "tlbscope: --top 0: must be 1 or more"),
+        (&["blame", &build, "--thread", "0"], "tlbscope: --thread 0: must be 1 or more"),
+        (&["blame", "--live"], "tlbscope: nobody to watch: want a command after --, or --duration"),
+    ];
+    for (arguments, start) in cases {
+        let output = run(arguments);
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(message.starts_with(start) && message.lines().count() == 1, "{message}");
+        assert_eq!(output.status.code(), Some(2));
+    }
+}
+
+#[test]
+fn who_is_not_in_the_trace_is_refused_with_those_that_are() {
+    let refused = [
+        (["--process", "nobody"], "--process nobody: no such process in the trace, which has "),
+        (["--thread", "999999"], "--thread 999999: no such thread in the trace, which has "),
+    ];
+    for verb in ["blame", "tune", "replay"] {
+        for (whom, said) in refused {
+            let output = run(&[&[verb, &shared(SERVICE)], &whom[..]].concat());
+            let message = String::from_utf8_lossy(&output.stderr);
+            assert!(message.contains(said), "{verb}: {message}");
+            assert_eq!((message.lines().count(), output.status.code()), (1, Some(2)), "{verb}: {message}");
+        }
+    }
+}
+
+#[test]
+fn a_trace_that_ends_before_its_first_event_is_refused() {
+    let whole = std::fs::read(shared(SERVICE)).unwrap();
+    for bytes in [200, 9000] {
+        let mut cut = tempfile::NamedTempFile::new().unwrap();
+        cut.write_all(&whole[..bytes]).unwrap();
+        let output = run(&["blame", cut.path().to_str().unwrap()]);
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(message.contains(": no event that can be read"), "{message}");
+        assert!(message.contains("; tlbscope record -o FILE -- COMMAND records"), "{message}");
+        assert_eq!((message.lines().count(), output.status.code()), (1, Some(2)), "{message}");
+    }
+}
+
+#[test]
+fn a_cpu_that_no_machine_has_is_left_out() {
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cpu.txt");
+    let line =
+        |cpu: u32, time: &str| format!("x 5/5 [{cpu}] {time}: tlb:tlb_flush: pages:1 reason:local MM shootdown (3)\n");
+    std::fs::write(&file, line(u32::MAX - 1, "1.0") + &line(1, "2.0") + &line(1, "7.0")).unwrap();
+    let rows = rows(&["--json", "blame", file.to_str().unwrap()]);
+    let flushes: Vec<_> = of_kind(&rows, "caller").iter().map(|row| row["flushes"].as_u64().unwrap()).collect();
+    assert_eq!(flushes, [2], "{rows:?}");
+}

@@ -1,0 +1,69 @@
+//! `calibrate` and `record --light` when a signal ends them: what is done is not lost.
+
+#[path = "../../tlbkit/tests/command/signalled.rs"]
+mod signalled;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
+use signalled::end;
+
+const TLBSCOPE: &str = env!("CARGO_BIN_EXE_tlbscope");
+
+/// An empty folder of its own for a test.
+fn folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("interrupted").join(name);
+    fs::remove_dir_all(&folder).unwrap_or_default();
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+#[test]
+fn a_count_says_that_it_is_of_a_part() {
+    let here = folder("light");
+    let [table, _] = end(TLBSCOPE, "record --light -- sleep 3600", &here, "-INT", 130);
+    assert!(
+        table.contains("CUT SHORT by a signal, which ended the command as well: all figures are of its"),
+        "{table}"
+    );
+    let [rows, _] = end(TLBSCOPE, "--json record --light -- sleep 3600", &here, "-TERM", 143);
+    let last: Value = serde_json::from_str(rows.lines().last().unwrap()).unwrap();
+    assert_eq!(last["is_cut_short"], true, "{last}");
+    let [table, said] = end(TLBSCOPE, "record --light --compare 9 -- sleep 3600", &here, "-INT", 130);
+    assert_eq!((table.as_str(), said.as_str()), ("", "tlbscope: stopped before a run was counted to its end\n"));
+}
+
+#[test]
+fn a_calibration_says_what_is_measured_and_writes_no_file() {
+    let here = folder("calibrate");
+    let [table, said] = end(TLBSCOPE, "calibrate -o mine.toml", &here, "-INT", 130);
+    let told = said.starts_with("tlbscope: interrupted: ") && said.contains(" of 5 parts are measured");
+    assert!(told && said.ends_with(", and mine.toml is not written\n"), "{said}");
+    assert_eq!((table.as_str(), said.lines().count(), here.join("mine.toml").exists()), ("", 1, false));
+}
+
+/// How long the first part takes is the host's affair.
+#[test]
+fn a_calibration_shows_the_figures_of_the_parts_that_are_done() {
+    let here = folder("calibrate-later");
+    let [rows, said] = (0..10)
+        .map(|doubled| {
+            let mut command = Command::new(TLBSCOPE);
+            let command = command.args(["--json", "calibrate", "-o", "mine.toml"]).current_dir(&here);
+            let running = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+            thread::sleep(Duration::from_millis(500 << doubled));
+            Command::new("kill").args(["-TERM", &running.id().to_string()]).status().unwrap();
+            let output = running.wait_with_output().unwrap();
+            [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap())
+        })
+        .find(|[_, said]| !said.contains(" 0 of 5 "))
+        .expect("a part of five within minutes");
+    assert!(said.contains("instructions and faults") && said.ends_with(", and mine.toml is not written\n"), "{said}");
+    let names: Vec<_> = rows.lines().map(|row| serde_json::from_str::<Value>(row).unwrap()["figure"].clone()).collect();
+    assert!(names.contains(&"system call".into()) && names.contains(&"full fence".into()), "{names:?}");
+    assert!(!here.join("mine.toml").exists());
+}

@@ -1,0 +1,395 @@
+//! `record` and `top` on the kernel that runs the test, for real; where it shows no tracepoints they are skipped.
+
+#[path = "command/not_here.rs"]
+mod not_here;
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use not_here::is_not_here;
+use serde_json::Value;
+
+/// How long anything may take, however busy the machine: it only ends a hang.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+fn folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tlbscope"));
+    command.args(arguments).current_dir(folder("live"));
+    command
+}
+
+/// The rows that it printed; none, and a line that says so, if nothing can be recorded here.
+fn rows(output: &Output) -> Option<Vec<Value>> {
+    rows_with_status(output, 0)
+}
+
+/// The same of a command that ends with this status.
+fn rows_with_status(output: &Output, status: i32) -> Option<Vec<Value>> {
+    let message = String::from_utf8_lossy(&output.stderr);
+    if output.status.code() != Some(status) && is_not_here(&message) {
+        println!("skipped: {message}");
+        return None;
+    }
+    assert_eq!(output.status.code(), Some(status), "{message}");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    Some(text.lines().map(|line| serde_json::from_str(line).expect("a row is JSON")).collect())
+}
+
+fn run(arguments: &[&str]) -> Output {
+    command(arguments).output().unwrap()
+}
+
+const LOAD: [&str; 3] = ["sh", "-c", "for i in 1 2 3 4 5 6 7 8 9; do ls / | cat; done; exit 3"];
+
+#[test]
+fn a_command_is_recorded_small_and_its_status_is_told() {
+    let output = run(&[&["--json", "record", "-o", "load.tlbtrace", "--compare", "1", "--"][..], &LOAD].concat());
+    let Some(rows) = rows_with_status(&output, 3) else { return };
+    let [row] = rows.as_slice() else { panic!("what the command writes is no row: {rows:?}") };
+    assert!(String::from_utf8_lossy(&output.stderr).contains("usr"), "the command's own output is kept");
+    assert_eq!(row["status"], 3);
+    assert!(row["flushes"]["local mm shootdown"].as_u64() > Some(0), "every fork copies pages: {row}");
+    assert!(row["bytes"].as_u64().unwrap() * 10 < row["perf_bytes"].as_u64().unwrap(), "{row}");
+    assert!(row["overhead"]["ratio"].as_f64() > Some(0.1), "{row}");
+    assert_eq!((&row["overhead"]["by"], &row["predicted"]["basis"]), (&"CPU time, s".into(), &"run_before".into()));
+    let (predicted, message) = (&row["predicted"], String::from_utf8_lossy(&output.stderr));
+    assert!(
+        predicted["low_pct"].as_f64() > Some(0.0) && predicted["low_pct"].as_f64() < predicted["high_pct"].as_f64()
+    );
+    assert_eq!(message.matches("recording adds about").count(), 1, "once, before the recording: {message}");
+    assert!(fs::read(folder("live").join("load.tlbtrace")).unwrap().starts_with(b"tlbtrace"));
+}
+
+#[test]
+fn a_recording_that_is_there_is_set_aside() {
+    let file = folder("live").join("again.tlbtrace");
+    let old = file.with_extension("tlbtrace.old");
+    for file in [&file, &old] {
+        fs::remove_file(file).unwrap_or_default();
+    }
+    // Of the runs of a comparison only what was there before them is kept.
+    for (words, is_old) in [(["--duration", "9"], false), (["--compare", "2"], true)] {
+        let before = fs::read(&file).ok();
+        let output = run(&[&["--json", "record", "-o", "again.tlbtrace"], &words[..], &["--", "true"]].concat());
+        if rows(&output).is_none() {
+            return;
+        }
+        assert!(old.exists() == is_old && (!is_old || fs::read(&old).ok() == before), "{words:?}");
+        let told =
+            String::from_utf8_lossy(&output.stderr).contains("again.tlbtrace: what was there is again.tlbtrace.old");
+        assert_eq!(told, is_old);
+    }
+}
+
+#[test]
+fn no_output_takes_the_place_of_something_else() {
+    let here = folder("live");
+    fs::write(here.join("v3.py"), "import sys").unwrap();
+    for line in ["record -o v3.py -- true", "top --html v3.py -- true"] {
+        let output = run(&line.split(' ').collect::<Vec<_>>());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.starts_with("tlbscope: v3.py: is there already, and is no "), "{said}");
+        assert!(said.ends_with("; choose another name, or remove it\n") && said.lines().count() == 1, "{said}");
+        assert_eq!(output.status.code(), Some(2), "{line}");
+        assert_eq!(fs::read_to_string(here.join("v3.py")).unwrap(), "import sys");
+    }
+}
+
+#[test]
+fn a_comparison_that_is_stopped_tells_of_its_last_recording() {
+    let file = folder("live").join("stopped.tlbtrace");
+    fs::remove_file(&file).unwrap_or_default();
+    let mut comparing = command(&["record", "--compare", "100", "-o", "stopped.tlbtrace", "--", "sleep", "0.3"]);
+    let mut comparing = comparing.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    while !file.exists() && comparing.try_wait().unwrap().is_none() {
+        sleep(Duration::from_millis(10));
+    }
+    let _ = Command::new("kill").args(["-INT", &comparing.id().to_string()]).stderr(Stdio::null()).status();
+    let output = comparing.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    if is_not_here(&said) {
+        return println!("skipped: {said}");
+    }
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(told.contains("stopped.tlbtrace: ") && told.contains("overhead: stopped: nothing to compare"), "{told}");
+}
+
+#[test]
+fn a_reader_that_goes_away_leaves_no_folder_behind() {
+    // What a test that failed left there.
+    fs::remove_dir_all(folder("reader")).unwrap();
+    let here = folder("reader");
+    let mut watching = command(&["top", "--all-cpus", "--interval", "0.1", "--duration", "600"]);
+    watching.env("TMPDIR", &here).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut watching = watching.spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(watching.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let output = watching.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    if is_not_here(&said) {
+        return println!("skipped: {said}");
+    }
+    assert_eq!((output.status.signal(), line.is_empty()), (Some(13), false), "{}: {said}", output.status);
+    assert_eq!(fs::read_dir(&here).unwrap().count(), 0, "{}", here.display());
+}
+
+#[test]
+fn all_cpus_are_recorded_for_a_while_in_perfs_own_form() {
+    let output = run(&["--json", "record", "-o", "while.data", "--all-cpus", "--duration", "0.3"]);
+    let Some(rows) = rows(&output) else { return };
+    assert!((0.3..300.0).contains(&rows[0]["seconds"].as_f64().unwrap()), "{}", rows[0]);
+    assert_eq!(rows[0]["predicted"]["basis"], "counted_before", "{}", rows[0]);
+    assert!(rows[0]["predicted"]["events_per_second"].as_f64() > Some(1.0), "{}", rows[0]);
+    assert!(fs::read(folder("live").join("while.data")).unwrap().starts_with(b"PERFILE2"));
+}
+
+#[test]
+fn watching_ends_with_a_sum_of_its_intervals() {
+    let load = "i=0; while [ $i -lt 60 ]; do /bin/true; sleep 0.02; i=$((i+1)); done";
+    let output = run(&["--json", "top", "--interval", "0.3", "--html", "seen.html", "--", "sh", "-c", load]);
+    let Some(rows) = rows(&output) else { return };
+    let page = fs::read_to_string(folder("live").join("seen.html")).unwrap();
+    assert!(page.contains("Flushes over time") && page.contains("Who flushes"), "{page}");
+    let (sum, intervals) = rows.split_last().unwrap();
+    assert!(sum["kind"] == "summary" && !intervals.is_empty(), "{rows:?}");
+    let count = |row: &Value| row["flushes"][3]["count"].as_u64().unwrap();
+    assert!(count(sum) > 0, "every fork copies pages: {sum}");
+    assert!(intervals.iter().map(count).sum::<u64>() <= count(sum));
+}
+
+#[test]
+fn ctrl_c_ends_watching_with_a_summary() {
+    let mut watching = command(&["top", "--all-cpus", "--interval", "0.2"]);
+    let mut watching = watching.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // The first line says that it observes, however busy the machine; one that ended cannot be told any more.
+    let mut printed = BufReader::new(watching.stdout.take().unwrap());
+    let mut text = String::new();
+    printed.read_line(&mut text).unwrap();
+    let _ = Command::new("kill").args(["-INT", &watching.id().to_string()]).stderr(Stdio::null()).status();
+    printed.read_to_string(&mut text).unwrap();
+    if rows(&watching.wait_with_output().unwrap()).is_none() {
+        return;
+    }
+    assert!(text.starts_with("a second: "), "{text}");
+    assert!(text.contains("| task switch ") && text.contains(" events, "), "{text}");
+    assert!(text.contains("| processes |"), "processes of one name share a row: {text}");
+}
+
+/// Starts recording all CPUs into the file `name`, and waits until there is something to be lost.
+fn recording(name: &str) -> Option<(Child, PathBuf)> {
+    // What a test that failed left there.
+    fs::remove_dir_all(folder(name)).unwrap();
+    let folder = folder(name);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tlbscope"));
+    command.args(["record", "-o", "a.tlbtrace", "--all-cpus", "--duration", "600"]).current_dir(&folder);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let started = Instant::now();
+    while started.elapsed() < PATIENCE {
+        if written(&folder).is_some_and(|file| fs::metadata(file).is_ok_and(|data| data.len() > 0)) {
+            return Some((child, folder));
+        }
+        if child.try_wait().unwrap().is_some() {
+            break;
+        }
+        sleep(Duration::from_millis(20));
+    }
+    let _ = child.kill();
+    rows_with_status(&child.wait_with_output().unwrap(), 0);
+    None
+}
+
+/// What perf writes.
+fn written(folder: &Path) -> Option<PathBuf> {
+    let parts = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    parts.map(|path| path.join("perf.data")).find(|file| file.exists())
+}
+
+/// Waits until nobody writes to `file`.
+fn wait_for_writers(file: &Path) {
+    let started = Instant::now();
+    let is_open = || {
+        let of = |process: PathBuf| fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
+        let all = fs::read_dir("/proc").unwrap().flat_map(|process| of(process.unwrap().path()));
+        all.into_iter().any(|open| fs::read_link(open.path()).is_ok_and(|to| to == file))
+    };
+    while is_open() {
+        assert!(started.elapsed() < PATIENCE, "somebody still writes to {}", file.display());
+        sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn a_lost_terminal_ends_a_recording_that_is_kept() {
+    let Some((child, folder)) = recording("hangup") else { return };
+    Command::new("kill").args(["-HUP", &child.id().to_string()]).status().unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}: {}", output.status, String::from_utf8_lossy(&output.stderr));
+    assert!(fs::read(folder.join("a.tlbtrace")).unwrap().starts_with(b"tlbtrace"));
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "only the trace is left");
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn perf_ends_with_a_recorder_that_was_killed_and_leaves_what_can_be_read() {
+    let Some((mut child, folder)) = recording("killed") else { return };
+    let file = written(&folder).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    wait_for_writers(&file);
+    let output = command(&["--json", "tune", file.to_str().unwrap(), "--machine", "recent-vm"]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_recording_ends_at_its_limit_and_the_command_does_not() {
+    let load = "i=0; while [ $i -lt 400 ]; do /bin/true; sleep 0.002; i=$((i+1)); done; exit 4";
+    let output = run(&["--json", "record", "-o", "cut.tlbtrace", "--megabytes-max", "1", "--", "sh", "-c", load]);
+    let Some(rows) = rows_with_status(&output, 4) else { return };
+    assert_eq!((&rows[0]["is_cut_short"], &rows[0]["status"]), (&true.into(), &4.into()), "{}", rows[0]);
+    assert!(rows[0]["events"].as_u64() > Some(0), "{}", rows[0]);
+}
+
+#[test]
+fn a_live_account_of_a_part_says_so() {
+    // It runs on when we have ended, however late that is, and holds nothing open that we read to its end.
+    let part = ["blame", "--live", "--duration", "0.4", "--", "sh", "-c", "exec sleep 600 >/dev/null 2>&1"];
+    let output = run(&[&["--json"], &part[..]].concat());
+    let Some(rows) = rows(&output) else { return };
+    let recording = rows.iter().find(|row| row["kind"] == "recording").expect("what the recording lacks");
+    assert_eq!((&recording["is_cut_short"], &recording["is_disk_full"]), (&true.into(), &false.into()), "{recording}");
+    let whole = run(&["--json", "blame", "--live", "--", "/bin/true"]);
+    let whole = String::from_utf8_lossy(&whole.stdout).into_owned();
+    assert!(whole.contains("\"is_cut_short\":false"), "{whole}");
+    let said = run(&part);
+    let said = String::from_utf8_lossy(&said.stdout);
+    assert!(said.starts_with("CUT SHORT by a signal or --duration, while the command ran on: "), "{said}");
+}
+
+#[test]
+fn what_a_command_costs_to_record_is_told_after_its_first_second() {
+    // Much longer than a second: it is looked at five times a second only.
+    let load = "i=0; while [ $i -lt 200 ]; do /bin/true; sleep 0.02; i=$((i+1)); done";
+    let output = run(&["--json", "record", "-o", "second.tlbtrace", "--", "sh", "-c", load]);
+    let Some(rows) = rows(&output) else { return };
+    assert_eq!(rows[0]["predicted"]["basis"], "first_second", "{}", rows[0]);
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(message.contains(" events a second (in its first second): recording adds about "), "{message}");
+}
+
+/// A disk of its own for a command, which ends with it. The command's file alone leaves less than the tenth that must
+/// stay free, and it lives long enough to be seen with it: what the recorder writes meanwhile decides nothing.
+#[test]
+fn a_disk_that_others_fill_ends_a_recording_that_is_kept() {
+    let load = "/bin/true; head -c 98000000 /dev/zero > fill; sleep 4; exit 5";
+    let script = format!(
+        "mount -t tmpfs -o size=100m none . || exit 77; cd $PWD; $0 --json record -o a.tlbtrace -- sh -c '{load}'; \
+         status=$?; [ -s a.tlbtrace ] && ls >&2; exit $status"
+    );
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", &script, env!("CARGO_BIN_EXE_tlbscope")]).current_dir(folder("full"));
+    let output = match command.output() {
+        Ok(output) if output.status.code() == Some(77) || output.stderr.starts_with(b"unshare:") => {
+            return println!("skipped, no disk of its own: {}", String::from_utf8_lossy(&output.stderr));
+        }
+        Ok(output) => output,
+        Err(error) => return println!("skipped: {error}"),
+    };
+    let Some(rows) = rows_with_status(&output, 5) else { return };
+    assert_eq!((&rows[0]["is_disk_full"], &rows[0]["is_cut_short"]), (&true.into(), &true.into()), "{}", rows[0]);
+    assert!(rows[0]["events"].as_u64() > Some(0), "{}", rows[0]);
+    let left = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(left.ends_with("a.tlbtrace\nfill\n"), "only the trace is left: {left}");
+}
+
+/// A run of an hour is not made again because of a name that was typed wrong.
+#[test]
+fn a_live_recording_without_who_is_asked_about_is_kept_and_named() {
+    let folder = folder("kept");
+    let words = ["blame", "--live", "--process", "nosuch", "--", "sh", "-c", "ls / | cat >/dev/null"];
+    let output = command(&words).env("TMPDIR", &folder).output().unwrap();
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    if is_not_here(&message) {
+        return println!("skipped: {message}");
+    }
+    let said = message.lines().last().unwrap_or_default();
+    assert!(said.contains("--process nosuch: no such process in the trace, which has "), "{message}");
+    let (_, again) = said.split_once("; the recording is kept for another question: tlbscope ").expect(said);
+    let again = run(&again.split(' ').collect::<Vec<_>>());
+    fs::remove_dir_all(folder).unwrap();
+    assert_eq!((output.status.code(), again.status.code()), (Some(2), Some(0)), "{message}");
+    assert!(String::from_utf8_lossy(&again.stdout).contains("Attributed: "));
+}
+
+#[test]
+fn wrong_input_is_one_line_and_status_2() {
+    let cases: [(&[&str], &str); 7] = [
+        (&["record", "-o", "/nowhere/a.tlbtrace", "--", "ls"], "tlbscope: cannot write /nowhere/a.tlbtrace: "),
+        (&["top", "--html", "/nowhere/a.html", "--", "ls"], "tlbscope: cannot write /nowhere/a.html: "),
+        (&["record"], "tlbscope: nobody to watch: "),
+        (&["top"], "tlbscope: nobody to watch: "),
+        (&["record", "--all-cpus", "--duration=0"], "tlbscope: --duration 0: must be above 0"),
+        (&["record", "--pid", "999999999"], "tlbscope: --pid 999999999: no such process; ps -e lists"),
+        (&["record", "--all-cpus", "--compare", "2"], "tlbscope: --compare needs a command"),
+    ];
+    for (arguments, start) in cases {
+        let output = run(arguments);
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(message.starts_with(start) && message.lines().count() == 1, "{message}");
+        assert_eq!(output.status.code(), Some(2));
+    }
+}
+
+#[test]
+fn a_light_record_counts_writes_nothing_and_ends_as_the_command() {
+    let output = command(&["record", "--light", "--", "sh", "-c", "echo from it; exit 3"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(said.starts_with("from it\n") && said.contains("Nothing was recorded. A recording has "), "{said}");
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    let faults = said.lines().find(|line| line.contains("page faults")).expect("they need no right");
+    let count: f64 = faults.split('|').nth(2).unwrap().trim().parse().unwrap();
+    assert!((50.0..5000.0).contains(&count), "{faults}");
+    let output = command(&["--json", "record", "--light", "--", "true"]).output().unwrap();
+    let rows: Vec<Value> =
+        String::from_utf8(output.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let would = &rows.last().unwrap()["would"];
+    assert!(would["events"].as_f64() > Some(10.0) && would["low_pct"].as_f64() < would["high_pct"].as_f64(), "{would}");
+    assert!(rows.last().unwrap()["counting"].is_null(), "nothing was compared");
+    let words = [
+        "record",
+        "--light",
+        "--compare",
+        "2",
+        "--",
+        "sh",
+        "-c",
+        "echo from it; n=0; while [ $n -lt 20000 ]; do n=$((n+1)); done",
+    ];
+    let said = String::from_utf8(command(&words).output().unwrap().stdout).unwrap();
+    assert_eq!(said.matches("from it\n").count(), 4, "{said}");
+    assert!(said.lines().last().unwrap().starts_with("counting: CPU time "), "{said}");
+}
+
+#[test]
+fn a_full_disk_is_named_by_the_file_that_was_asked_for() {
+    let output = run(&["record", "-o", "/dev/full", "--", "true"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    if is_not_here(&said) {
+        return println!("skipped: {said}");
+    }
+    let last = said.lines().last().unwrap_or_default();
+    assert_eq!(last, "tlbscope: cannot write /dev/full: No space left on device (os error 28)");
+    assert_eq!(output.status.code(), Some(2));
+}
