@@ -3,7 +3,7 @@
 //! loom` explores them on the sources as they are.
 
 use anyhow::{Context, Result, bail, ensure};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::fmt;
 use std::fs::{self, File};
 use std::ops::Range;
@@ -58,12 +58,11 @@ pub(crate) fn loom(root: &Path, args: &[String]) -> Result<bool> {
     Ok(true)
 }
 
-/// `cargo xtask fences [--json] [CRATE...] [FILE...]`; false if a change goes unnoticed.
+/// `cargo xtask fences [CRATE...] [FILE...]`; false if a change goes unnoticed.
 ///
 /// # Errors
 /// If the arguments are wrong, the unchanged source fails, or a changed one does not build.
 pub(crate) fn run(root: &Path, args: &[String]) -> Result<bool> {
-    let is_json = args.iter().any(|arg| arg == "--json");
     let wanted = wanted(root, args)?;
     let copy = CratesCopy::new(root)?;
     let (mut killed, mut count) = (0, 0);
@@ -75,20 +74,10 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Result<bool> {
             let verdict = copy.verdict_of(subject, change).with_context(|| change.to_string())?;
             (killed, count) = (killed + usize::from(matches!(verdict, Verdict::Killed(_))), count + 1);
             let (name, seconds) = (subject.name, start.elapsed().as_secs_f64());
-            if is_json {
-                let Change { file, line, function, .. } = change;
-                let by = if let Verdict::Killed(by) = &verdict { by.as_slice() } else { &[] };
-                let row = json!({"crate": name, "file": file, "line": line, "site": function, "change": change.what(),
-                    "outcome": verdict.to_string(), "killed_by": by, "seconds": seconds});
-                println!("{row}");
-            } else {
-                println!("{name} {change:<60} {verdict:<60} {seconds:>6.1} s");
-            }
+            println!("{name} {change:<60} {verdict:<60} {seconds:>6.1} s");
         }
     }
-    if !is_json {
-        println!("{killed} of {count} changes noticed");
-    }
+    println!("{killed} of {count} changes noticed");
     Ok(killed == count)
 }
 
@@ -100,7 +89,7 @@ fn wanted(root: &Path, args: &[String]) -> Result<Vec<(Subject, Vec<Change>)>> {
         subjects = SUBJECTS.to_vec();
     }
     let is_subject = |arg: &str| SUBJECTS.iter().any(|subject| subject.name == arg);
-    let files: Vec<&String> = args.iter().filter(|arg| *arg != "--json" && !is_subject(arg)).collect();
+    let files: Vec<&String> = args.iter().filter(|arg| !is_subject(arg)).collect();
     let mut all = Vec::new();
     for subject in subjects {
         let folder = root.join(subject.sources());
@@ -112,9 +101,7 @@ fn wanted(root: &Path, args: &[String]) -> Result<Vec<(Subject, Vec<Change>)>> {
     let has = |file: &str| all.iter().flat_map(|(_, changes)| changes).any(|change| change.file == file);
     if let Some(file) = files.iter().find(|file| !has(file)) {
         let names = SUBJECTS.map(|subject| subject.name).join(", ");
-        bail!(
-            "`fences` takes --json, names of {names}, and files with an ordering, as flush/shootdown.rs; got `{file}`"
-        );
+        bail!("`fences` takes names of {names}, and files with an ordering, as flush/shootdown.rs; got `{file}`");
     }
     all.iter_mut().for_each(|(_, changes)| changes.retain(|change| files.is_empty() || files.contains(&&change.file)));
     Ok(all)
@@ -376,7 +363,7 @@ mod tests {
     fn crates_and_files_are_chosen_by_name_and_others_refused() -> Result<()> {
         let root = setup::root()?;
         let args = |args: &[&str]| args.iter().map(|&arg| arg.to_owned()).collect::<Vec<_>>();
-        let of_one = wanted(&root, &args(&["tlbkit", "flush/shootdown.rs", "--json"]))?;
+        let of_one = wanted(&root, &args(&["tlbkit", "flush/shootdown.rs"]))?;
         assert!(of_one.len() == 1 && !of_one[0].1.is_empty());
         assert!(of_one[0].1.iter().all(|change| change.file == "flush/shootdown.rs"));
         let all = wanted(&root, &[])?;

@@ -8,7 +8,6 @@ mod fences;
 mod linux;
 mod mutants;
 mod object;
-mod packages;
 mod qemu;
 mod report;
 mod setup;
@@ -30,18 +29,16 @@ cargo xtask test --all [--part K/N]  everything, in hours' reach of one machine 
 cargo xtask tidy                     the house rules alone, in seconds
 cargo xtask bench [ARGS]             time and instruction counts of the protocol (ARGS go to cargo bench)
 cargo xtask loom [--quick]           the handshakes of the protocol, the page tables and the C interface under loom
-cargo xtask fences [--json] [CRATE] [FILE]
-                                     each of their fences and orderings, or those of a file, weakened in turn: loom must
+cargo xtask fences [CRATE] [FILE]    each of their fences and orderings, or those of a file, weakened in turn: loom must
                                      notice
-cargo xtask mutants [--json] [NAME]  each historical bug in a copy of the protocol, or of what stands around it: must be
+cargo xtask mutants [NAME]           each historical bug in a copy of the protocol, or of what stands around it: must be
                                      caught; then the protocol as it is for 100 times the budget (--quick, and with a
                                      name: once; --clean: that alone; --sample: a few bugs)
 cargo xtask boot [WORD...]           the test kernel once, and what it tells; metal/kernel/README.md has the words
 cargo xtask qemu [PART]              the test kernel in emulators: boot, compare, faults, soak [MINUTES], bochs, monitor
 cargo xtask c-kernel                 the C example in QEMU, as it is and with each fault
 cargo xtask c-library [--check]      the header, the archive for kernels and a pkg-config file, in one folder
-cargo xtask packages                 the libraries, packed and built from their packages alone
-cargo xtask linux [PART] [--json]    Linux with tlbkit in place of its TLB code, beside the same Linux as it is: build,
+cargo xtask linux [PART]             Linux with tlbkit in place of its TLB code, beside the same Linux as it is: build,
                                      port, check [SECONDS], churn [SECONDS], judge [NAME], load [MINUTES], faults,
                                      bochs, compare [BOOTS], functions [WORK]; without a part check and compare
 cargo xtask report                   every published result, what the pages show of it, and the report in a browser
@@ -81,7 +78,6 @@ fn dispatch(args: &[String]) -> Result<bool> {
     let run: fn(&Path) -> Result<bool> = match verb {
         "c-kernel" => c_kernel::run,
         "deb" => deb,
-        "packages" => packages::run,
         "report" => report::run,
         "tidy" => |root| Ok(tidy::run(root)? == 0),
         "help" | "--help" | "-h" => |_| {

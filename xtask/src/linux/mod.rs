@@ -1,151 +1,95 @@
 //! `cargo xtask linux`: Linux with its TLB code replaced by tlbkit, beside the same Linux as it is.
 
-mod bochs;
 mod boot;
 mod build;
 mod compare;
-mod executed;
-mod faults;
 mod functions;
-mod guest;
 mod judge;
-mod judges;
-mod load;
-mod row;
-mod sizes;
-mod source;
-mod spread;
-mod symbols;
-mod waits;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
+use std::fs;
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 use crate::setup::{Need, lack};
 use boot::Boot;
-use build::Kernel;
-use compare::Form;
-use guest::Guest;
+use build::{Guest, Kernel};
+use compare::Plugin;
 
-/// Seconds of each value check when nobody says how many.
-const SECONDS: u32 = 10;
-
-/// Boots of each kernel that are compared when nobody says how many.
-const RUNS: u32 = 7;
-
+/// How the guest runs: the kernel's command line, and the numbers of CPUs.
+const CHECKS: &[(&str, &[u32])] = &[("", &[1, 2, 4, 8]), ("pti=on", &[2, 4]), ("nopcid pti=off", &[4])];
 /// Seconds of the value check of `linux port`, and its foreign tests.
 const PORT_SECONDS: u32 = 20;
 const PORT_JUDGES: [&str; 2] = ["mm/mremap_dontunmap", "stress/tlb-shootdown"];
 
-/// How the guest runs: the kernel's command line, and the numbers of CPUs.
-const CHECKS: &[(&str, &[u32])] = &[("", &[1, 2, 4, 8]), ("pti=on", &[2, 4]), ("nopcid pti=off", &[4])];
-
-/// Runs one part, or all; false if something was wrong.
+/// Runs one part, or a value check and the comparison; false if something was wrong.
 pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<bool> {
-    let form = if arguments.iter().any(|word| word == "--json") { Form::Json } else { Form::Table };
-    let words: Vec<&str> = arguments.iter().map(String::as_str).filter(|&word| word != "--json").collect();
-    if words == ["port"] {
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let (part, rest) = words.split_first().map_or(("", &[][..]), |(part, rest)| (*part, rest));
+    // The number at a place, if it is given.
+    let number = |at: usize, range: RangeInclusive<u32>, unit: &str, default: u32| match rest.get(at) {
+        None => Ok(default),
+        Some(text) => match text.parse() {
+            Ok(number) if range.contains(&number) => Ok(number),
+            _ => bail!("`linux {}`: must be {} to {} {unit}", words.join(" "), range.start(), range.end()),
+        },
+    };
+    let parts: &[(&str, usize)] = &[
+        ("", 0),
+        ("port", 0),
+        ("build", 0),
+        ("check", 1),
+        ("churn", 1),
+        ("judge", 2),
+        ("judge-alone", 2),
+        ("load", 1),
+        ("faults", 0),
+        ("bochs", 0),
+        ("compare", 1),
+        ("functions", 1),
+    ];
+    let is_known = parts.iter().any(|&(name, most)| name == part && rest.len() <= most);
+    ensure!(
+        is_known,
+        "`linux {}`: must be port, build, check [SECONDS], churn [SECONDS], judge [NAME [CPUS]], \
+         judge-alone [NAME [CPUS]], load [MINUTES], faults, bochs, compare [BOOTS] or functions [WORK]",
+        words.join(" ")
+    );
+    let wanted = rest.first().copied().unwrap_or_default();
+    let seconds = if ["check", "churn"].contains(&part) { number(0, 1..=200, "seconds", 10)? } else { 10 };
+    let boots = if part == "compare" { number(0, 1..=99, "boots", 7)? } else { 7 };
+    let minutes = if part == "load" { number(0, 1..=200, "minutes", 1)? } else { 1 };
+    let cpus = number(1, 1..=8, "CPUs", judge::CPUS)?;
+    if part == "port" {
         return port(root);
     }
-    let part = Part::of(&words)?;
     if let Some(how) = missing() {
         bail!("{how}");
     }
     let guest = Guest::build(root)?;
-    Ok(match part {
-        Part::Build => built(root, &[Kernel::Stock, Kernel::Tlbkit])?,
-        Part::Check(seconds) => check(root, &guest, "check", seconds)?,
-        Part::Churn(seconds) => check(root, &guest, "churn", seconds)?,
-        Part::Faults => faults::run(root, &guest)?,
-        Part::Judge(wanted, cpus) => judge::run(root, wanted, cpus, form)?,
-        Part::JudgeAlone(wanted, cpus) => judge::run_alone(root, wanted, cpus)?,
-        Part::Functions(work) => functions::run(root, &guest, work, form)?,
-        Part::Load(minutes) => load::run(root, minutes)?,
-        Part::Bochs => bochs::run(root, &guest)?,
-        Part::Compare(runs) => compare::run(root, &guest, runs, form)?,
-        Part::All => check(root, &guest, "check", SECONDS)? & compare::run(root, &guest, RUNS, form)?,
-    })
-}
-
-const PARTS: &str = "port, build, check [SECONDS], churn [SECONDS], judge [NAME [CPUS]], judge-alone [NAME [CPUS]], \
-                     load [MINUTES], faults, bochs, compare [BOOTS] or functions [WORK]";
-
-/// What is asked for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Part<'a> {
-    All,
-    Build,
-    Check(u32),
-    Churn(u32),
-    Faults,
-    /// The beginning of the names of the tests that are wanted, and CPUs.
-    Judge(&'a str, u32),
-    /// The tests on our kernel alone: the beginning of their names, and CPUs.
-    JudgeAlone(&'a str, u32),
-    /// Minutes.
-    Load(u64),
-    Bochs,
-    /// Boots of each kernel.
-    Compare(u32),
-    /// A part of the names of the rows, `name/pages/threads`; all of them if empty.
-    Functions(&'a str),
-}
-
-impl<'a> Part<'a> {
-    fn of(words: &[&'a str]) -> Result<Self> {
-        let seconds = |text: &str| match text.parse() {
-            Ok(seconds) if (1..=200).contains(&seconds) => Ok(seconds),
-            _ => bail!("`linux {}`: must be 1 to 200 seconds", words.join(" ")),
-        };
-        let minutes = |text: &str| match text.parse() {
-            Ok(minutes) if (1..=200).contains(&minutes) => Ok(minutes),
-            _ => bail!("`linux {}`: must be 1 to 200 minutes", words.join(" ")),
-        };
-        let boots = |text: &str| match text.parse() {
-            Ok(boots) if (1..=99).contains(&boots) => Ok(boots),
-            _ => bail!("`linux {}`: must be 1 to 99 boots", words.join(" ")),
-        };
-        let first = |rest: &[&'a str]| rest.first().copied().unwrap_or("");
-        let cpus = |rest: &[&str]| match rest.get(1).map_or(Ok(judge::CPUS), |text| text.parse()) {
-            Ok(cpus) if (1..=8).contains(&cpus) => Ok(cpus),
-            _ => bail!("`linux {}`: must be 1 to 8 CPUs", words.join(" ")),
-        };
-        Ok(match words {
-            [] => Self::All,
-            ["build"] => Self::Build,
-            ["check"] => Self::Check(SECONDS),
-            ["check", text] => Self::Check(seconds(text)?),
-            ["churn"] => Self::Churn(SECONDS),
-            ["churn", text] => Self::Churn(seconds(text)?),
-            ["judge", rest @ ..] if rest.len() < 3 => Self::Judge(first(rest), cpus(rest)?),
-            ["judge-alone", rest @ ..] if rest.len() < 3 => Self::JudgeAlone(first(rest), cpus(rest)?),
-            ["faults"] => Self::Faults,
-            ["load"] => Self::Load(1),
-            ["load", text] => Self::Load(minutes(text)?),
-            ["bochs"] => Self::Bochs,
-            ["compare"] => Self::Compare(RUNS),
-            ["compare", text] => Self::Compare(boots(text)?),
-            ["functions"] => Self::Functions(""),
-            ["functions", work] => Self::Functions(work),
-            _ => {
-                bail!("`linux {}`: must be {PARTS}", words.join(" "));
+    match part {
+        "build" => {
+            for kernel in [Kernel::Stock, Kernel::Tlbkit] {
+                println!("linux: {}: {}", kernel.name(), build::kernel(root, kernel)?.display());
             }
-        })
+            Ok(true)
+        }
+        "check" | "churn" => check(root, &guest, part, seconds),
+        "judge" => judge::run(root, wanted, cpus),
+        "judge-alone" => judge::run_alone(root, wanted, cpus),
+        "load" => judge::load(root, minutes.into()),
+        "faults" => faults(root, &guest),
+        "bochs" => boot::on_bochs(root, &guest),
+        "compare" => compare::run(root, &guest, boots),
+        "functions" => functions::run(root, &guest, wanted),
+        _ => Ok(check(root, &guest, "check", seconds)? & compare::run(root, &guest, boots)?),
     }
 }
 
 /// What this machine lacks and cannot get.
 fn missing() -> Option<String> {
     let emulator = Need::Program(tlbkit_boot::PROGRAM, tlbkit_boot::PACKAGE);
-    lack(&[emulator, Need::Target(tlbkit_boot::TARGET)]).or_else(source::missing)
-}
-
-/// Builds kernels and tells where they are.
-fn built(root: &Path, kernels: &[Kernel]) -> Result<bool> {
-    for &kernel in kernels {
-        println!("linux: {}: {}", kernel.name(), build::kernel(root, kernel)?.display());
-    }
-    Ok(true)
+    lack(&[emulator, Need::Target(tlbkit_boot::TARGET)]).or_else(|| lack(build::NEEDS))
 }
 
 /// The value checks on Linux with tlbkit, at each number of CPUs and with each command line.
@@ -170,11 +114,10 @@ fn check(root: &Path, guest: &Guest, verb: &str, seconds: u32) -> Result<bool> {
 /// which command does that; whoever did it has the kernel checked and judged.
 fn port(root: &Path) -> Result<bool> {
     let object = build::object(root)?;
-    guest::Guest::compile(root)?;
-    waits::Plugin::compile(root)?;
-    if !build::is_built(root, Kernel::Tlbkit) || !source::is_current(root)? {
-        let bytes = object.metadata()?.len();
-        println!("object of {bytes} bytes and guest programs compile");
+    Guest::compile(root)?;
+    Plugin::compile(root)?;
+    if !build::is_built(root, Kernel::Tlbkit) || !build::is_current(root)? {
+        println!("object of {} bytes and guest programs compile", object.metadata()?.len());
         println!("skipped: no boot: the kernel is not built, or not anew: cargo xtask linux build");
         return Ok(true);
     }
@@ -186,28 +129,74 @@ fn port(root: &Path) -> Result<bool> {
     let ended = Boot::at_once(4, "", &format!("churn {PORT_SECONDS}")).run(&image, &guest)?;
     if !ended.is_well() {
         println!("{}", ended.tail());
-        return Ok(false);
     }
-    let mut is_fine = true;
+    let mut is_fine = ended.is_well();
     for wanted in PORT_JUDGES {
         is_fine &= judge::run_alone(root, wanted, judge::CPUS)?;
     }
     Ok(is_fine)
 }
 
+/// A change of one of our files in Linux, which takes something out: a name, the file, and what becomes what.
+const FAULTS: &[(&str, &str, &str, &str)] = &[
+    (
+        "other CPUs are not told",
+        "tlb_flush.c",
+        "\tif (unlikely(irqs_disabled()))\n\t\ttlb_must(flush_alone(cpu, mm, span), __func__);\n",
+        "\tif (true)\n\t\ttlb_not_refused(flush_alone(cpu, mm, span));\n",
+    ),
+    ("no page is dropped", "tlb_hardware.c", "\tinvlpg(va);\n", ""),
+    ("who was lazy does not look", "tlb.c", "\tif (!this_cpu_read(cpu_tlbstate_shared.is_lazy))\n", "\tif (true)\n"),
+];
+
+/// The value checks on kernels with a fault in the port; false if one was not seen, or if the kernel without a fault
+/// does not pass.
+fn faults(root: &Path, guest: &Guest) -> Result<bool> {
+    let tree = build::replaced(root, &build::object(root)?)?;
+    let folder = build::folder(root, Kernel::Tlbkit);
+    let checked = || Boot::at_once(4, "", "check 10").run(&build::compile(&tree, &folder)?, guest);
+    let mut is_fine = true;
+    for &(name, file, from, to) in FAULTS {
+        let text = fs::read_to_string(root.join("metal/linux").join(file))?;
+        let place = tree.join("arch/x86/mm").join(file);
+        build::put(text.replace(from, to).as_bytes(), &place)?;
+        let ended = checked();
+        build::put(text.as_bytes(), &place)?;
+        let ended = ended?;
+        let seen = ended.lines("failure").first().map_or("no answer in time".to_owned(), |it| it["what"].to_string());
+        println!("linux: faults: {name}: {}", if ended.is_well() { "NOT SEEN" } else { &seen });
+        is_fine &= !ended.is_well();
+    }
+    let whole = checked()?;
+    println!("linux: faults: none: {}", if whole.is_well() { "passed" } else { "FAILED" });
+    Ok(is_fine && whole.is_well())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::setup;
 
     #[test]
     fn a_part_that_does_not_exist_is_refused_by_name() {
-        assert!(Part::of(&["chek"]).is_err_and(|error| error.to_string().contains("`linux chek`")));
-        assert!(Part::of(&["check", "0"]).is_err_and(|error| error.to_string().contains("1 to 200 seconds")));
-        assert!(Part::of(&["churn", "7"]).is_ok_and(|part| part == Part::Churn(7)));
-        assert!(Part::of(&["judge", "mm", "9"]).is_err_and(|error| error.to_string().contains("1 to 8 CPUs")));
-        assert!(Part::of(&["judge-alone", "mm", "2"]).is_ok_and(|part| part == Part::JudgeAlone("mm", 2)));
-        assert!(Part::of(&["compare", "0"]).is_err_and(|error| error.to_string().contains("1 to 99 boots")));
-        assert!(Part::of(&["compare", "3"]).is_ok_and(|part| part == Part::Compare(3)));
-        assert!(Part::of(&["judge"]).is_ok_and(|part| part == Part::Judge("", judge::CPUS)));
+        let refused = |line: &str, why: &str| {
+            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            let error = run(Path::new("/nowhere"), &words).map(drop).map_err(|error| error.to_string());
+            assert!(error.is_err_and(|text| text.contains(why)), "{line}");
+        };
+        refused("chek", "`linux chek`: must be port, build");
+        refused("check 0", "must be 1 to 200 seconds");
+        refused("judge mm 9", "must be 1 to 8 CPUs");
+        refused("compare 0", "must be 1 to 99 boots");
+        refused("build now", "`linux build now`");
+    }
+
+    #[test]
+    fn each_fault_is_in_the_text_once() -> Result<()> {
+        for &(name, file, from, _) in FAULTS {
+            let text = fs::read_to_string(setup::root()?.join("metal/linux").join(file))?;
+            assert_eq!(text.matches(from).count(), 1, "{name}");
+        }
+        Ok(())
     }
 }
