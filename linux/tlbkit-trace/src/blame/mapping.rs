@@ -225,7 +225,7 @@ impl Spaces {
     /// A page fault of the process. Returns what is known of the page, which counts if it is to be copied.
     pub(super) fn faulted(&mut self, pid: i32, address: u64, error_code: u32) -> Past {
         let page = address / PAGE;
-        let area = self.get(pid).and_then(|space| space.find(address)).map(|(start, area)| (start, area));
+        let area = self.get(pid).and_then(|space| space.find(address));
         if error_code & FAULT_PRESENT == 0
             && let Some((start, _)) = area
             && let Some(area) = self.change(pid).areas.get_mut(&start)

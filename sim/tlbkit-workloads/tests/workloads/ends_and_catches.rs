@@ -1,8 +1,6 @@
 //! Every workload ends, scores what it should, finds nothing wrong on a good kernel, and finds a lost flush.
 
-mod common;
-
-use common::{Loses, run};
+use crate::common::{Loses, run};
 use tlbkit_workloads::{Workload, by_name, names};
 
 fn workload(name: &str, settings: &[&str]) -> Workload {

@@ -1,8 +1,6 @@
 //! The calls of one iteration are those of the program that each workload stands for.
 
-mod common;
-
-use common::{Loses, Op, run, run_from};
+use crate::common::{Loses, Op, run, run_from};
 use tlbkit_workloads::pattern::PAGE_BYTES;
 use tlbkit_workloads::{FLUSH_SIZES, Part, Workload, by_name, draw_flush_size, flush_size_weight};
 

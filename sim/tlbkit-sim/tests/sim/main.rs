@@ -1,0 +1,11 @@
+//! Runs of the simulated machine, each watched from outside: one program, so that the simulator is linked once.
+
+mod accounts;
+mod commands;
+mod counters;
+mod ends;
+mod glibc;
+mod overlap;
+mod placement;
+mod truth_check;
+mod whole_runs;

@@ -1,0 +1,4 @@
+//! The model explored, and beside its document.
+
+mod document;
+mod explore;
