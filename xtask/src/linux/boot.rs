@@ -186,7 +186,8 @@ const SECONDS: u32 = 3;
 const RUNS: &[(&str, u32)] = &[("pti=off", 1), ("pti=off", 4), ("pti=on", 1), ("pti=on", 4), ("nopcid pti=on", 2)];
 
 /// Boots Linux on tlbkit under Bochs, whose CPU models have PCIDs and INVPCID: the port's slots, its hints not to flush
-/// and its owed flushes of the user half are instructions there, and not left out as under QEMU. False if one did not pass, or used no tags where it could.
+/// and its owed flushes of the user half are instructions there, and not left out as under QEMU. False if one boot did
+/// not pass, or used no tags where it could.
 pub(super) fn on_bochs(root: &Path, guest: &Guest) -> Result<bool> {
     if let Some(how) = lack(&BOCHS_NEEDS) {
         println!("linux: bochs: skipped: {how}");
