@@ -33,7 +33,7 @@ cargo xtask fences [CRATE] [FILE]    each of their fences and orderings, or thos
                                      notice
 cargo xtask mutants [NAME]           each historical bug in a copy of the protocol, or of what stands around it: must be
                                      caught; then the protocol as it is for 100 times the budget (--quick, and with a
-                                     name: once; --clean: that alone; --sample: a few bugs)
+                                     name: once; --clean: that alone)
 cargo xtask boot [WORD...]           the test kernel once, and what it tells; metal/kernel/README.md has the words
 cargo xtask qemu [PART]              the test kernel in emulators: boot, compare, faults, soak [MINUTES], bochs, monitor
 cargo xtask c-kernel                 the C example in QEMU, as it is and with each fault
