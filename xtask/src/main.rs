@@ -23,9 +23,9 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 
 const HELP: &str = "\
-cargo xtask test [STEP...]           what decides whether a change can go in, in ten minutes; or the steps whose name
-                                     holds one of these words
-cargo xtask test --all [--part K/N]  everything, in hours' reach of one machine or in N parts: emulators, all schedules
+cargo xtask test [STEP...]           what decides whether a change can go in, in about ten minutes; or the steps whose
+                                     name holds one of these words
+cargo xtask test --all [--part K/N]  everything: all schedules, all bugs, emulators, Linux; or the K-th of N parts of it
 cargo xtask tidy                     the house rules alone, in seconds
 cargo xtask bench [ARGS]             time and instruction counts of the protocol (ARGS go to cargo bench)
 cargo xtask loom [--quick]           the handshakes of the protocol, the page tables and the C interface under loom
