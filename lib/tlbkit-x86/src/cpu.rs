@@ -22,6 +22,21 @@ pub trait Kernel {
     /// The APIC id of an online CPU.
     fn apic_id(&self, cpu: CpuId) -> u32;
 
+    /// The shootdown interrupt is about to be sent to `to`. A kernel that has a driver for it sends it here, and
+    /// returns [`Sent::ByKernel`]; one that counts interrupts counts it, and one that wants to see its tests fail
+    /// loses it. The contract is that of [`Hardware::send_ipi`]. By default [`X86Cpu`] sends it through the APIC.
+    #[inline(always)]
+    fn send_ipi(&self, to: CpuId) -> Sent {
+        let _ = to;
+        Sent::NotYet
+    }
+
+    /// The same for the one interrupt to every online CPU but this one.
+    #[inline(always)]
+    fn send_ipi_to_others(&self) -> Sent {
+        Sent::NotYet
+    }
+
     /// As [`Hardware::event`].
     #[inline(always)]
     fn event(&self, event: Event) {
@@ -78,6 +93,15 @@ pub trait Kernel {
     }
 }
 
+/// Whether a kernel has sent an interrupt.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sent {
+    /// It has, by a driver of its own.
+    ByKernel,
+    /// It has not: [`X86Cpu`] sends it through the APIC that it was made with.
+    NotYet,
+}
+
 /// One CPU. It is created on the CPU that it stands for, and may be used on that CPU only. It is `Send` and `Sync`, so
 /// that it can live in a static; using it on the right CPU is part of the contract of [`new`](Self::new).
 pub struct X86Cpu<'k, K> {
@@ -93,8 +117,8 @@ impl<'k, K: Kernel> X86Cpu<'k, K> {
     ///
     /// # Safety
     /// For as long as the value is used: it is used in ring 0 of this CPU; this CPU has `features` and they are
-    /// enabled; the APIC is enabled in the mode that `apic` says, and accepts `flush_vector`; every space that the
-    /// protocol is given maps the kernel.
+    /// enabled; the APIC is enabled in the mode that `apic` says, and accepts `flush_vector`, unless the kernel sends
+    /// all interrupts itself; every space that the protocol is given maps the kernel.
     #[must_use]
     pub unsafe fn new(kernel: &'k K, features: Features, apic: Apic, flush_vector: u8) -> Self {
         Self { kernel, features, apic, flush_vector }
@@ -143,13 +167,17 @@ impl<K: Kernel> Hardware for X86Cpu<'_, K> {
     }
 
     fn send_ipi(&self, to: CpuId) {
-        // SAFETY: ring 0 and an enabled APIC, by `new`.
-        unsafe { self.apic.send(Destination::One(self.kernel.apic_id(to)), self.flush_vector) }
+        if self.kernel.send_ipi(to) == Sent::NotYet {
+            // SAFETY: ring 0 and an enabled APIC, by `new`.
+            unsafe { self.apic.send(Destination::One(self.kernel.apic_id(to)), self.flush_vector) }
+        }
     }
 
     fn send_ipi_to_others(&self) {
-        // SAFETY: as above.
-        unsafe { self.apic.send(Destination::AllButSelf, self.flush_vector) }
+        if self.kernel.send_ipi_to_others() == Sent::NotYet {
+            // SAFETY: as above.
+            unsafe { self.apic.send(Destination::AllButSelf, self.flush_vector) }
+        }
     }
 
     #[inline(always)]

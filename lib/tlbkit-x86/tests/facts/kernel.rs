@@ -10,7 +10,7 @@ use tlbkit::{
     TlbGather, Translations, VirtAddr,
 };
 use tlbkit_testkit::{TestCpu, Threads, tlb};
-use tlbkit_x86::{Apic, Kernel, X86Cpu};
+use tlbkit_x86::{Apic, Kernel, Sent, X86Cpu};
 
 type Set = [AtomicU64; 1];
 
@@ -54,6 +54,16 @@ impl Kernel for Talkative {
 
     fn apic_id(&self, cpu: CpuId) -> u32 {
         cpu.0
+    }
+
+    fn send_ipi(&self, to: CpuId) -> Sent {
+        self.hear(format!("interrupt {}", to.0));
+        Sent::ByKernel
+    }
+
+    fn send_ipi_to_others(&self) -> Sent {
+        self.hear("interrupt all");
+        Sent::ByKernel
     }
 
     fn event(&self, event: Event) {
@@ -126,6 +136,15 @@ fn a_kernel_that_has_its_own_answers_gives_them() {
     cpu.event(Event::FlushEnd);
     assert_eq!(cpu.with_space_of(SpaceToken(8), AddressSpace::root), PhysAddr(0x5000));
     assert_eq!(*cpu.kernel().heard.borrow(), ["late 2", "wrong 4 6", "FlushEnd", "space 8"]);
+}
+
+/// In user mode the APIC's own register would fault.
+#[test]
+fn a_kernel_that_sends_interrupts_itself_is_asked_to() {
+    let kernel = Talkative::default();
+    cpu(&kernel).send_ipi(CpuId(5));
+    cpu(&kernel).send_ipi_to_others();
+    assert_eq!(*kernel.heard.borrow(), ["interrupt 5", "interrupt all"]);
 }
 
 #[test]
