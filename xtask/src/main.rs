@@ -8,6 +8,7 @@ mod fences;
 mod linux;
 mod mutants;
 mod object;
+mod ostd;
 mod qemu;
 mod report;
 mod setup;
@@ -23,9 +24,9 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 
 const HELP: &str = "\
-cargo xtask test [STEP...]           what decides whether a change can go in, in about ten minutes; or the steps whose
-                                     name holds one of these words
-cargo xtask test --all [--part K/N]  everything: all schedules, all bugs, emulators, Linux; or the K-th of N parts of it
+cargo xtask test [STEP...]           what decides whether a change can go in, in ten minutes; or the steps whose name
+                                     holds one of these words
+cargo xtask test --all [--part K/N]  everything, in hours' reach of one machine or in N parts: emulators, all schedules
 cargo xtask tidy                     the house rules alone, in seconds
 cargo xtask bench [ARGS]             time and instruction counts of the protocol (ARGS go to cargo bench)
 cargo xtask loom [--quick]           the handshakes of the protocol, the page tables and the C interface under loom
@@ -33,7 +34,7 @@ cargo xtask fences [CRATE] [FILE]    each of their fences and orderings, or thos
                                      notice
 cargo xtask mutants [NAME]           each historical bug in a copy of the protocol, or of what stands around it: must be
                                      caught; then the protocol as it is for 100 times the budget (--quick, and with a
-                                     name: once; --clean: that alone)
+                                     name: once; --clean: that alone; --sample: a few bugs)
 cargo xtask boot [WORD...]           the test kernel once, and what it tells; metal/kernel/README.md has the words
 cargo xtask qemu [PART]              the test kernel in emulators: boot, compare, faults, soak [MINUTES], bochs, monitor
 cargo xtask c-kernel                 the C example in QEMU, as it is and with each fault
@@ -41,6 +42,8 @@ cargo xtask c-library [--check]      the header, the archive for kernels and a p
 cargo xtask linux [PART]             Linux with tlbkit in place of its TLB code, beside the same Linux as it is: build,
                                      port, check [SECONDS], churn [SECONDS], judge [NAME], load [MINUTES], faults,
                                      bochs, compare [BOOTS], functions [WORK]; without a part check and compare
+cargo xtask ostd [PART] [--json]     a kernel on Asterinas' OSTD with tlbkit in place of its TLB code, beside the same
+                                     with its own: stress [SECONDS], count, faults; without a part stress and count
 cargo xtask report                   every published result, what the pages show of it, and the report in a browser
 cargo xtask advice [PROGRAM...]      what `tlbscope tune` predicts beside what `tlbscope try` measures, on nine programs
 cargo xtask deb                      the commands, their manual pages and completions as a package, by cargo-deb
@@ -71,6 +74,7 @@ fn dispatch(args: &[String]) -> Result<bool> {
         "linux" => return linux::run(&root, more),
         "loom" => return fences::loom(&root, more),
         "mutants" => return mutants::run(&root, more),
+        "ostd" => return ostd::run(&root, more),
         "qemu" => return qemu::run(&root, more),
         "test" => return test::run(&root, more),
         _ => {}

@@ -18,6 +18,8 @@ pub(crate) enum Need {
     Target(&'static str),
     /// A version of Rust.
     Rust(&'static str),
+    /// What a workspace outside of this one links, by its folder.
+    Crates(&'static str),
 }
 
 impl Need {
@@ -35,6 +37,7 @@ impl Need {
             Self::Rust(version) => {
                 (format!("rustup toolchain install {version} --profile minimal --no-self-update"), true)
             }
+            Self::Crates(folder) => (format!("sh {folder}/fetch.sh"), true),
         };
         if !may_install {
             return Some(format!("to have it, run: sudo {command}"));
@@ -57,6 +60,7 @@ impl Need {
                 libraries.is_ok_and(|found| Path::new(String::from_utf8_lossy(&found.stdout).trim()).is_dir())
             }
             Self::Rust(version) => answers(&["rustup", "run", version, "rustc", "--version"]),
+            Self::Crates(folder) => answers(&["sh", &format!("{folder}/fetch.sh"), "--offline"]),
         }
     }
 }

@@ -11,6 +11,7 @@ pub(crate) const BARE: Need = Need::Target("x86_64-unknown-none");
 pub(crate) const GCC: Need = Need::Program("gcc", "gcc");
 pub(crate) const QEMU: Need = Need::Program(tlbkit_boot::PROGRAM, tlbkit_boot::PACKAGE);
 pub(crate) const CHROMIUM: Need = Need::Program("chromium", "chromium");
+const OSTD: Need = Need::Crates("metal/ostd");
 const PKG_CONFIG: Need = Need::Program("pkg-config", "pkg-config");
 const OLDEST: Need = Need::Rust("1.88");
 
@@ -33,7 +34,7 @@ pub(crate) const STEPS: &[Step] = &[
          --package tlbkit-arch --package tlbkit-pmap --package tlbkit-workloads --package tlbkit-x86",
     ),
     step("loom, quick", Beside, Quick, &[], "cargo xtask loom --quick"),
-    step("historical bugs", Beside, Always, &[GCC, BARE], "cargo xtask mutants --quick"),
+    step("historical bugs, some", Beside, Quick, &[], "cargo xtask mutants --sample"),
     step("kernel, one boot", Alone, Quick, &[BARE, QEMU], "cargo xtask qemu boot"),
     // What follows is for `--all`.
     step("docs", Tree, All, &[], "RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --quiet"),
@@ -75,8 +76,10 @@ pub(crate) const STEPS: &[Step] = &[
          --lib --tests --no-fail-fast --quiet",
     ),
     step("loom", Beside, All, &[], "cargo xtask loom"),
+    step("historical bugs", Beside, All, &[], "cargo xtask mutants --quick"),
     step("published results", Beside, All, &[CHROMIUM], "cargo xtask report"),
     step("kernel in emulators", Alone, All, &[BARE, QEMU], "cargo xtask qemu --short"),
     step("kernel in C", Alone, All, &[BARE, QEMU, GCC], "cargo xtask c-kernel"),
     step("port to Linux", Alone, All, &[BARE, GCC], "cargo xtask linux port"),
+    step("port to OSTD", Alone, All, &[BARE, QEMU, OSTD], "cargo xtask ostd --short"),
 ];

@@ -166,6 +166,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "lib/tlbkit-x86",
             "lib/tlbkit-c",
             "metal/kernel",
+            "metal/ostd",
             "sim/tlbkit-sim",
             "verify/tlbkit-check",
             "verify/fuzz",

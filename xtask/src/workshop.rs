@@ -83,6 +83,11 @@ impl Workshop {
         done
     }
 
+    /// An error if the diff does not apply.
+    pub(crate) fn tries(&self, patch: &Path) -> Result<()> {
+        self.git(&["--check"], patch).context("the patch does not apply any more")
+    }
+
     fn git(&self, args: &[&str], patch: &Path) -> Result<()> {
         let mut git = Command::new("git");
         git.args(["apply", "--whitespace=nowarn"]).args(args).arg(patch).current_dir(&self.root);
@@ -104,7 +109,7 @@ fn manifest(whole: &str, crates: &[&str]) -> Result<String> {
 }
 
 /// Copies what differs and removes what is gone, so that times of unchanged files stay and cargo builds little.
-fn copy_folder(from: &Path, to: &Path) -> Result<()> {
+pub(crate) fn copy_folder(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(to)? {
         let entry = entry?;

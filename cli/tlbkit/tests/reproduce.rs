@@ -78,3 +78,75 @@ fn an_unknown_experiment_is_answered_with_the_nearest_one() {
         assert_eq!(output.status.code(), Some(2));
     }
 }
+
+/// A cheap experiment on three machines drawn from its file.
+const DRAWN: [&str; 4] = ["reproduce", "concurrent", "--priors", "3"];
+
+fn rows(arguments: &[&str]) -> Vec<Value> {
+    let lines = text(&[arguments, &["--json"]].concat());
+    lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn a_figure_has_a_value_for_each_draw_and_a_draw_is_the_machine_that_run_draws() {
+    let all = rows(&DRAWN);
+    let draws: Vec<_> = all.iter().filter(|row| row["priors"].is_object()).collect();
+    let run = ["run", "madvise1", "--cpus", "1", "--milliseconds", "1", "--policy", "tlbkit", "--priors", "3"];
+    let of_run = rows(&[&run[..], &["--machine", "haswell-2019"]].concat());
+    let of_run = of_run.iter().filter(|row| row["priors"].is_object());
+    assert!(draws.len() == 3 && of_run.map(|row| &row["priors"]).eq(draws.iter().map(|row| &row["priors"])));
+
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("reproduce-priors");
+    let own = rows(&["reproduce", "concurrent", "--report", folder.to_str().unwrap()]);
+    let figures: Vec<_> = all.iter().filter(|row| row["quantity"].is_string()).collect();
+    assert_eq!(figures.len(), own.len());
+    for (figure, own) in figures.iter().zip(&own) {
+        assert!(["quantity", "ours", "verdict"].iter().all(|key| figure[key] == own[key]), "{figure} {own}");
+        let values: Vec<_> = figure["draws"].as_array().unwrap().iter().map(|value| value.as_f64().unwrap()).collect();
+        assert!(values.len() == 3 && values.iter().all(|&value| Some(value) != own["ours"].as_f64()), "{figure}");
+        let inside = |low, high, value| low <= value && value <= high;
+        let [low, high] = ["low", "high"].map(|end| figure["spread"][end].as_f64().unwrap());
+        let is_held = inside(low, high, own["published"].as_f64().unwrap());
+        assert_eq!(figure["published_in_range"], is_held, "{figure}");
+        let [least, most] = [0, 1].map(|end| own["band"][end].as_f64().unwrap());
+        let in_band = values.iter().filter(|&&value| inside(least, most, value)).count();
+        assert_eq!(figure["draws_in_band"], in_band, "{figure}");
+    }
+    assert_eq!(all.last().unwrap()["fit_repeated"], false);
+}
+
+#[test]
+fn a_table_of_draws_is_the_same_each_time_and_says_what_was_not_drawn() {
+    let table = text(&DRAWN);
+    assert_eq!(table, text(&DRAWN));
+    let heading = "on haswell-2019 and 3 machines drawn from its file, each with seeds of its own";
+    assert_eq!(table.lines().nth(1), Some(heading), "{table}");
+    let row = table.lines().find(|line| line.starts_with("| time, threads 2, concurrent over serial [%] ")).unwrap();
+    assert!(row.contains("|    -14.70 | -4.54 ") && row.contains(" no |  0 of 3 |         weak |"), "{row}");
+    let summary = table.lines().find(|line| line.starts_with("| concurrent  ")).unwrap();
+    assert!(summary.contains(" of 6 | ") && summary.contains(" of 3 | "), "tautological ones do not count: {summary}");
+    assert!(table.contains("\n| concurrent: time, threads 2, concurrent over serial [%] "), "{table}");
+    assert!(table.contains("the fit is not repeated for each draw"), "{table}");
+    assert!(table.contains("| range of the draws | ") && table.contains("| the range of all draws | "), "{table}");
+}
+
+/// Ctrl-C when the first experiment is done and the second, which takes many times as long, is not.
+#[test]
+fn draws_that_are_done_are_summed_up_when_it_is_interrupted() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tlbkit"));
+    command.args(["--json", "reproduce", "concurrent", "milan", "--priors", "2"]);
+    let mut reproducing = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut printed = BufReader::new(reproducing.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let first = printed.next().unwrap();
+    Command::new("kill").args(["-INT", &reproducing.id().to_string()]).status().unwrap();
+    let rows: Vec<Value> = printed.map(|line| serde_json::from_str(&line).unwrap()).collect();
+    let output = reproducing.wait_with_output().unwrap();
+    assert!(first.starts_with("{\"draw\":1,\"experiment\":\"concurrent\""), "{first}");
+    let [.., summary, last] = &rows[..] else { panic!("{rows:?}") };
+    assert_eq!(
+        (&summary["published_in_range"]["strong"]["of"], &last["missing"]),
+        (&6.into(), &"without milan".into())
+    );
+    let said = "tlbkit: interrupted: without milan; for the rest: tlbkit reproduce milan --priors 2\n";
+    assert_eq!((String::from_utf8_lossy(&output.stderr).as_ref(), output.status.code()), (said, Some(130)));
+}

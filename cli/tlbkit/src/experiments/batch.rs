@@ -10,7 +10,7 @@ use tlbkit_sim::statistics::{mean, standard_deviation};
 use tlbkit_sim::{Run, RunOutcome};
 
 use super::reproduction::{Produced, Reproduction, each, execute_all, of_first_seed};
-use crate::compared::difference::changes_pct;
+use crate::lab::difference::changes_pct;
 use crate::output::report::Table;
 
 const POLICIES: [&str; 5] = ["unbatched", "batched", "gathering", "late", "nowindow"];

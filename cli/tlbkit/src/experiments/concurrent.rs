@@ -6,7 +6,7 @@ use tlbkit_output::svg::{Axis, BarGroup, Bars, Ink, Plot, Scale};
 use tlbkit_sim::{Run, RunOutcome};
 
 use super::reproduction::{Produced, Reproduction, each, execute_series, of_first_seed, rate};
-use crate::compared::difference::changes_pct;
+use crate::lab::difference::changes_pct;
 
 const POLICIES: [&str; 2] = ["serial", "concurrent"];
 const THREADS: [usize; 3] = [1, 2, 4];

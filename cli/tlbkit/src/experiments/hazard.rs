@@ -8,7 +8,7 @@ use tlbkit_sim::RunOutcome;
 use tlbkit_sim::statistics::mean;
 
 use super::reproduction::{ByTasks, Produced, Reproduction, each, execute_series, of_first_seed, rate};
-use crate::compared::difference::changes_pct;
+use crate::lab::difference::changes_pct;
 
 const POLICIES: [&str; 2] = ["counted", "hazard"];
 

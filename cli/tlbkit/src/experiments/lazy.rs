@@ -10,7 +10,7 @@ use tlbkit_sim::statistics::mean;
 use tlbkit_sim::{Run, RunOutcome};
 
 use super::reproduction::{Produced, Reproduction, WINDOW_ENDS, Window, each, execute_series, of_first_seed};
-use crate::compared::difference::changes_pct;
+use crate::lab::difference::changes_pct;
 
 const POLICIES: [&str; 3] = ["before", "after", "counted"];
 

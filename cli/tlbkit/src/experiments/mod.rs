@@ -18,10 +18,14 @@ mod reproduction;
 use anyhow::{Context, Result, ensure};
 use tlbkit_machine::Machine;
 
+use crate::lab::named_run::machine;
 use crate::published::experiment::Experiment;
 use crate::published::read;
 use reproduction::FIRST_SEED;
 pub(crate) use reproduction::{Produced, Reproduction};
+
+/// More seeds than any experiment takes.
+const SEEDS_OF_A_DRAW: u64 = 1000;
 
 /// A published result: its data, and what makes its figures.
 #[derive(Clone, Copy)]
@@ -84,8 +88,15 @@ impl Registered {
     /// Runs everything that it needs, on its file's own machine.
     pub(crate) fn run(&self) -> Result<(Reproduction, Produced)> {
         let experiment = self.read()?;
-        let machine = Machine::builtin(&experiment.setup.machine)?;
+        let machine = machine(&experiment.setup.machine)?;
         self.run_reproduction(Reproduction { experiment, machine, first_seed: FIRST_SEED })
+    }
+
+    /// Runs everything that it needs on the machine of a draw of its priors, the first of which is 0. Each draw has
+    /// seeds of its own. The first draw has the seeds of the file's own machine.
+    pub(crate) fn run_drawn(&self, draw: usize, machine: Machine) -> Result<(Reproduction, Produced)> {
+        let first_seed = FIRST_SEED + SEEDS_OF_A_DRAW * draw as u64;
+        self.run_reproduction(Reproduction { experiment: self.read()?, machine, first_seed })
     }
 
     fn run_reproduction(&self, reproduction: Reproduction) -> Result<(Reproduction, Produced)> {
@@ -99,9 +110,9 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::lab::named_run::workload;
     use crate::published::experiment::Value;
     use crate::published::figure::{Figure, Verdict};
-    use crate::spec::workload;
 
     /// What a set-up decides under another name.
     const BY_OTHER_NAMES: [&str; 2] = ["client_cycles", "server_cycles"];

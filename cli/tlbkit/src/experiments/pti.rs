@@ -13,9 +13,9 @@ use tlbkit_sim::statistics::{mean, standard_deviation};
 use tlbkit_sim::{Run, RunOutcome};
 
 use super::reproduction::{Produced, Reproduction, each, execute_all};
+use crate::lab::named_run::workload;
 use crate::output::listing;
 use crate::output::report::Table;
-use crate::spec::workload;
 
 const METHODS: [&str; 2] = ["invpcid", "cr3"];
 const LABELS: [&str; 2] = ["INVPCID", "deferred CR3"];

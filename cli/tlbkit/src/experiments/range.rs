@@ -11,7 +11,7 @@ use tlbkit_sim::statistics::mean;
 
 use super::iterations::IterationPlan;
 use super::reproduction::{Produced, Reproduction, each, execute_all, of_first_seed};
-use crate::compared::difference::{change_pct, changes_pct};
+use crate::lab::difference::{change_pct, changes_pct};
 use crate::published::experiment::PublishedTable;
 
 /// Which of the thread counts has its outcomes set side by side: one thread for each two CPUs of the larger machine.

@@ -13,12 +13,12 @@ use tlbkit_sim::statistics::mean;
 use tlbkit_sim::{KernelSettings, PerVmaLocks, Run, RunOutcome};
 use tlbkit_workloads::Workload;
 
-use crate::compared::quantity::compared_rows;
+use crate::lab::compare::compared_rows;
+use crate::lab::named_run::workload;
+use crate::lab::preset_kernel::kernel_of;
 use crate::output::report::Table;
 use crate::published::experiment::{Experiment, Note, Value};
 use crate::published::figure::Figure;
-use crate::spec::kernel_of;
-use crate::spec::workload;
 
 /// What the reproduction of one published result gives.
 #[derive(Default)]

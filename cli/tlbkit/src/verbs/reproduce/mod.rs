@@ -1,6 +1,7 @@
 //! `tlbkit reproduce`: the published results beside ours, and a report.
 
 mod inputs;
+mod priors;
 
 use std::path::{Path, PathBuf};
 
@@ -14,6 +15,7 @@ use tlbkit_output::terminal::{Ending, Format, progress_bar};
 use tlbkit_output::{note, say};
 
 use crate::experiments::{self, Produced, Registered, Reproduction};
+use crate::lab::draws;
 use crate::output::report::{Report, Section};
 use crate::output::{html, table};
 use crate::published::experiment::Experiment;
@@ -26,7 +28,7 @@ const FOLDER: &str = "report";
 
 /// What to reproduce.
 #[derive(Args)]
-#[command(after_help = "Example: tlbkit reproduce pcid pti\n\n\
+#[command(after_help = "Examples:\n  tlbkit reproduce pcid pti\n  tlbkit reproduce concurrent arena --priors 20\n\n\
     Exit status: 0 every verdict is as recorded, known misses included; 1 one has changed, in either direction.\n\
     docs/lab/reproduce.md says what the model lacks where a prediction misses.")]
 pub(crate) struct ReproduceArguments {
@@ -35,6 +37,12 @@ pub(crate) struct ReproduceArguments {
     /// Folder of the report: index.html has all experiments, and a run of some of them has a file by their names
     #[arg(long, default_value = FOLDER)]
     report: PathBuf,
+    /// How many machines to draw for each experiment, each with every prior of its machine file anew inside its band
+    /// and with seeds of its own: whether a published value lies in the range of what comes out, and whether a miss
+    /// could be a prior's. No report is written; it takes as long as so many runs of the experiments
+    #[arg(long, value_name = "DRAWS", conflicts_with = "report")]
+    #[arg(value_parser = clap::value_parser!(u16).range(draws::COUNTS))]
+    priors: Option<u16>,
 }
 
 impl ReproduceArguments {
@@ -68,6 +76,9 @@ impl ReproduceArguments {
 /// Reproduces it.
 pub(crate) fn execute(arguments: &ReproduceArguments, format: Format) -> Result<Ending> {
     let chosen = choose(&arguments.ids)?;
+    if let Some(draws) = arguments.priors {
+        return priors::execute(&chosen, draws, format);
+    }
     let stopping = Stopping::listen()?;
     html::check_place(&arguments.file())?;
     let mut report = empty_report(&arguments.ids());
@@ -200,7 +211,7 @@ mod tests {
         });
         let section = Section::new(&pcid, pcid.judge(figures.collect()));
         let report = Report { sections: vec![section], ..Report::default() };
-        conclude(&report, &ReproduceArguments { ids: Vec::new(), report: PathBuf::new() }, Format::Json)
+        conclude(&report, &ReproduceArguments { ids: Vec::new(), report: PathBuf::new(), priors: None }, Format::Json)
     }
 
     #[test]

@@ -1,0 +1,421 @@
+//! `cargo xtask ostd`: a kernel on Asterinas' OSTD, from the registry, with its own TLB code and with tlbkit in its
+//! place, side by side: value checks on both, then instructions and interrupts.
+//!
+//! OSTD is fetched by cargo and laid aside under cargo's folder, where `metal/ostd/edit.sh` changes it. Nothing of it
+//! is in this repository.
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::{Value, json};
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+use tlbkit_boot::{Ended, Machine, PACKAGE, PROGRAM, TARGET};
+
+use crate::setup::{self, Need, lack, output, tool};
+use crate::workshop::copy_folder;
+
+const FOLDER: &str = "metal/ostd";
+const NAME: &str = "tlbkit-ostd";
+/// What has the linker script, which lies in the registry's folder beside OSTD.
+const TOOL: &str = "cargo-osdk-0.18.0";
+const NEEDS: [Need; 3] = [Need::Program(PROGRAM, PACKAGE), Need::Target(TARGET), Need::Crates(FOLDER)];
+
+/// Seconds of a value check that nobody has named, and its CPUs.
+const SECONDS: u32 = 10;
+const CPUS: [u32; 4] = [1, 2, 4, 8];
+/// CPUs of a boot that counts, and how many times 2 ns an instruction takes on its clock: so few that a timer interrupt
+/// does not fall into each unmap of 512 pages.
+const COUNTED_CPUS: u32 = 4;
+const SHIFT: u32 = 1;
+/// How long a boot may take. A kernel that waits for ever, and does not say so, is ended after the second.
+const LIMIT: Duration = Duration::from_secs(600);
+const SILENCE: Duration = Duration::from_secs(120);
+/// OSTD's own, through isa-debug-exit.
+const SUCCESS: i32 = 33;
+const FAILURE: i32 = 65;
+
+/// Whose TLB code a kernel has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kernel {
+    Own,
+    Ported,
+}
+
+impl Kernel {
+    const BOTH: [Self; 2] = [Self::Own, Self::Ported];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Own => "own",
+            Self::Ported => "tlbkit",
+        }
+    }
+}
+
+/// A change of the TLB code of a kernel that was laid aside, which takes something out.
+struct Fault {
+    name: &'static str,
+    kernel: Kernel,
+    changes: &'static [(&'static str, &'static str)],
+    seen: Seen,
+}
+
+/// How a fault must end a boot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Seen {
+    /// A task read or wrote what it must not.
+    ByValue,
+    /// The kernel says who does not answer.
+    Unanswered,
+    /// The kernel waits for ever, and says nothing.
+    Silence,
+    /// Not at all.
+    Survived,
+}
+
+impl Seen {
+    fn is_how(self, ended: &Ended) -> bool {
+        let is_unanswered = told(ended).contains("a flush is not answered by CPU");
+        match self {
+            Self::ByValue => ended.code == Some(FAILURE) && !is_unanswered,
+            Self::Unanswered => ended.code == Some(FAILURE) && is_unanswered,
+            Self::Silence => ended.code.is_none(),
+            Self::Survived => ended.code == Some(SUCCESS),
+        }
+    }
+}
+
+const FAULTS: &[Fault] = &[
+    Fault {
+        name: "a flush names the page behind",
+        kernel: Kernel::Ported,
+        changes: &[("VirtAddr(named.start as u64)", "VirtAddr((named.start + PAGE_SIZE) as u64)")],
+        seen: Seen::ByValue,
+    },
+    Fault {
+        name: "a frame is freed before the flush",
+        kernel: Kernel::Ported,
+        changes: &[("self.gather.hold(frame);", "drop(frame);")],
+        seen: Seen::ByValue,
+    },
+    Fault {
+        name: "the handler forgets to answer",
+        kernel: Kernel::Ported,
+        changes: &[
+            ("cpu.answer(&IrqsOff::assume());", "let _ = cpu;"),
+            (
+                "    fn apic_id(&self, _",
+                "    fn patience_rounds(&self) -> u32 {\n        64\n    }\n\n    fn apic_id(&self, _",
+            ),
+        ],
+        seen: Seen::Unanswered,
+    },
+    Fault {
+        name: "every third interrupt is lost",
+        kernel: Kernel::Ported,
+        changes: &[(
+            "        let sender = IPI_SENDER",
+            "        static SENT: AtomicU64 = AtomicU64::new(0);\n        \
+             if SENT.fetch_add(1, core::sync::atomic::Ordering::Relaxed) % 3 == 2 {\n            \
+             return Sent::ByKernel;\n        }\n        let sender = IPI_SENDER",
+        )],
+        seen: Seen::Survived,
+    },
+    Fault {
+        name: "other CPUs flush nothing",
+        kernel: Kernel::Own,
+        changes: &[("new_op_queue.flush_all();", "new_op_queue.clear_without_flush();")],
+        seen: Seen::ByValue,
+    },
+    Fault {
+        name: "a frame is freed before the flush",
+        kernel: Kernel::Own,
+        changes: &[("self.frame_keeper.push(frame);", "drop(frame);")],
+        seen: Seen::ByValue,
+    },
+    Fault {
+        name: "the handler forgets to answer",
+        kernel: Kernel::Own,
+        changes: &[("ipi_sender.inter_processor_call(&target_cpus, do_remote_flush);", "let _ = do_remote_flush;")],
+        seen: Seen::Silence,
+    },
+];
+
+/// Runs one part, or all; false if something was wrong.
+pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<bool> {
+    let is_json = arguments.iter().any(|word| word == "--json");
+    let words: Vec<&str> = arguments.iter().map(String::as_str).filter(|&word| word != "--json").collect();
+    let seconds = |text: &str| text.parse().ok().filter(|seconds| (1..=200).contains(seconds));
+    let stress_s = match words[..] {
+        [] | ["stress"] => Some(SECONDS),
+        ["stress", text] => Some(seconds(text).with_context(|| format!("`ostd stress {text}`: must be 1 to 200"))?),
+        ["count" | "faults" | "--short"] => None,
+        _ => bail!("`ostd` takes stress [SECONDS], count, faults or --short, and --json; got `{}`", words.join(" ")),
+    };
+    if let Some(how) = lack(&NEEDS) {
+        bail!("{how}");
+    }
+    let place = Place::new(root)?;
+    if words == ["faults"] {
+        return faults(&place);
+    }
+    if words == ["--short"] {
+        return stress(&place.build(Kernel::Ported)?, Kernel::Ported, 2, SECONDS);
+    }
+    let images = [place.build(Kernel::Own)?, place.build(Kernel::Ported)?];
+    let mut is_fine = true;
+    for (image, kernel) in images.iter().zip(Kernel::BOTH) {
+        for cpus in stress_s.iter().flat_map(|_| CPUS) {
+            is_fine &= stress(image, kernel, cpus, stress_s.unwrap_or_default())?;
+        }
+    }
+    if words.is_empty() || words == ["count"] {
+        let [own, ported] = [count(&images[0])?, count(&images[1])?];
+        let mut rows: Vec<Row> = own.into_iter().zip(ported).map(|(own, ported)| Row::of(&own, &ported)).collect();
+        rows.push(Row::sizes("lines of TLB code", [place.lines(Kernel::Own)?, place.lines(Kernel::Ported)?]));
+        rows.push(Row::sizes("lines changed elsewhere", [place.edits(Kernel::Own)?, place.edits(Kernel::Ported)?]));
+        rows.push(Row::sizes("bytes of text, whole kernel", [text(&images[0])?, text(&images[1])?]));
+        print!("{}", if is_json { lines(&rows) } else { table(&rows) });
+    }
+    Ok(is_fine)
+}
+
+/// Where OSTD is laid aside and built.
+struct Place {
+    /// The source tree.
+    root: PathBuf,
+    folder: PathBuf,
+    /// OSTD as the registry has it.
+    ostd: PathBuf,
+}
+
+impl Place {
+    fn new(root: &Path) -> Result<Self> {
+        let mut metadata = Command::new("cargo");
+        metadata.args(["metadata", "--format-version=1", "--offline", "--filter-platform", TARGET, "--manifest-path"]);
+        let metadata: Value = serde_json::from_str(&output(metadata.arg(root.join(FOLDER).join("Cargo.toml")))?)?;
+        let mut packages = metadata["packages"].as_array().into_iter().flatten();
+        let manifest =
+            packages.find(|package| package["name"] == "ostd").and_then(|ostd| ostd["manifest_path"].as_str());
+        let ostd = Path::new(manifest.context("cargo knows no package `ostd`")?).parent().context("no folder")?;
+        let folder = setup::target_dir(root).join("ostd");
+        Ok(Self { root: root.to_path_buf(), folder, ostd: ostd.to_path_buf() })
+    }
+
+    fn file(&self, kernel: Kernel) -> PathBuf {
+        self.folder.join(kernel.name()).join("ostd/src/mm/tlb.rs")
+    }
+
+    /// Lays OSTD and the program aside, edits OSTD, and builds.
+    fn build(&self, kernel: Kernel) -> Result<PathBuf> {
+        self.build_with(kernel, &[])
+    }
+
+    fn build_with(&self, kernel: Kernel, changes: &[(&str, &str)]) -> Result<PathBuf> {
+        let place = self.folder.join(kernel.name());
+        // Edited elsewhere, so that files which come out as they were are not built again.
+        let fresh = self.folder.join("fresh");
+        copy_folder(&self.ostd, &fresh)?;
+        let mut edit = Command::new("sh");
+        edit.arg(self.root.join(FOLDER).join("edit.sh")).arg(&fresh);
+        if kernel == Kernel::Ported {
+            edit.arg(self.root.join("lib"));
+        }
+        tool(&mut edit, &self.root)?;
+        let file = fresh.join("src/mm/tlb.rs");
+        let mut text = fs::read_to_string(&file)?;
+        for (from, to) in changes {
+            ensure!(text.matches(from).count() == 1, "{}: not once: {}", file.display(), from.trim());
+            text = text.replace(from, to);
+        }
+        fs::write(&file, text)?;
+        copy_folder(&fresh, &place.join("ostd"))?;
+        copy_folder(&self.root.join(FOLDER).join("src"), &place.join("src"))?;
+        for name in ["Cargo.toml", "Cargo.lock"] {
+            fs::copy(self.root.join(FOLDER).join(name), place.join(name))?;
+        }
+        let script = self.ostd.with_file_name(TOOL).join("src/base_crate/x86_64.ld.template");
+        let link = format!("link-arg=-T{}", script.display());
+        let flags =
+            ["relocation-model=static", "relro-level=off", "force-unwind-tables=yes", "no-redzone=y", link.as_str()];
+        let flags: Vec<String> = flags.iter().flat_map(|flag| ["-C".to_owned(), (*flag).to_owned()]).collect();
+        let mut cargo = Command::new("cargo");
+        cargo.args(["build", "--release", "--offline", "--quiet", "--target", TARGET, "--config"]);
+        cargo.arg(format!("patch.crates-io.ostd.path='{}'", place.join("ostd").display()));
+        // OSTD is written for nightly Rust, and its own code is not ours to warn of.
+        cargo.env("RUSTC_BOOTSTRAP", "1").env("CARGO_TARGET_DIR", place.join("target"));
+        cargo.env("CARGO_ENCODED_RUSTFLAGS", [flags, vec!["-Awarnings".to_owned()]].concat().join("\x1f"));
+        for name in ["USERNAME", "HOSTNAME", "RUSTC"] {
+            cargo.env(format!("OSDK_BUILD_{name}"), "unknown");
+        }
+        tool(&mut cargo, &place)?;
+        let built = place.join("target").join(TARGET).join("release").join(NAME);
+        let image = place.join("kernel.elf");
+        let mut bytes = fs::read(&built)?;
+        bytes[18] = 3; // a machine of 32 bits, or QEMU does not read the Multiboot header
+        fs::write(&image, bytes)?;
+        Ok(image)
+    }
+
+    /// Lines that were added or taken out elsewhere.
+    fn edits(&self, kernel: Kernel) -> Result<u64> {
+        let copy = self.folder.join(kernel.name()).join("ostd");
+        let mut git = Command::new("git");
+        git.args(["diff", "--no-index", "--numstat"]).arg(&self.ostd).arg(&copy);
+        // It ends with 1, as there are differences.
+        let text = git.output().context("running git diff")?.stdout;
+        let of_line = |line: &str| -> Option<u64> {
+            let mut words = line.split_whitespace();
+            Some(words.next()?.parse::<u64>().ok()? + words.next()?.parse::<u64>().ok()?)
+        };
+        let text = String::from_utf8_lossy(&text);
+        Ok(text
+            .lines()
+            .filter(|line| !line.ends_with("tlb.rs}") && !line.ends_with("tlb.rs"))
+            .filter_map(of_line)
+            .sum())
+    }
+
+    /// Lines with code of the file that the port replaces, or by which it does.
+    fn lines(&self, kernel: Kernel) -> Result<u64> {
+        let text = fs::read_to_string(self.file(kernel))?;
+        let is_code = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with("//");
+        Ok(text.lines().filter(is_code).count() as u64)
+    }
+}
+
+/// Value checks for some seconds; false if one failed.
+fn stress(image: &Path, kernel: Kernel, cpus: u32, seconds: u32) -> Result<bool> {
+    let ended = boot(image, cpus, &format!("seconds={seconds}"), LIMIT)?;
+    println!("ostd: {}, {cpus} CPUs: {}", kernel.name(), told(&ended));
+    Ok(ended.code == Some(SUCCESS))
+}
+
+/// Builds and boots each fault; false if one was not seen, or if a kernel without one does not pass.
+fn faults(place: &Place) -> Result<bool> {
+    let mut is_fine = true;
+    for fault in FAULTS {
+        let ended = place.build_with(fault.kernel, fault.changes).and_then(|image| {
+            let limit = if fault.seen == Seen::Silence { SILENCE } else { LIMIT };
+            let seconds = if fault.seen == Seen::Survived { SECONDS } else { 200 };
+            boot(&image, 4, &format!("seconds={seconds}"), limit)
+        })?;
+        let is_right = fault.seen.is_how(&ended);
+        let wrong = if is_right { String::new() } else { format!(": WRONG, not {:?}", fault.seen) };
+        println!("ostd: {}, {}: {}{wrong}", fault.kernel.name(), fault.name, told(&ended));
+        is_fine &= is_right;
+    }
+    for kernel in Kernel::BOTH {
+        is_fine &= stress(&place.build(kernel)?, kernel, 4, SECONDS)?;
+    }
+    Ok(is_fine)
+}
+
+/// The last that a kernel said, and nothing if it said nothing in time.
+fn told(ended: &Ended) -> String {
+    match (ended.lines().pop(), ended.code) {
+        (Some(line), Some(_)) if line["test"] == "stress" => {
+            let number = |name: &str| line[name].as_u64().unwrap_or_default();
+            let (reads, changes) = (number("reads"), number("changes"));
+            format!("{reads} reads, {changes} changes, {} forks, {} ends", number("forks"), number("ends"))
+        }
+        (Some(line), Some(_)) if line["why"].is_string() => line["why"].as_str().unwrap_or_default().to_owned(),
+        (_, Some(code)) => format!("ended with {code}"),
+        (_, None) => "nothing, in the time that it had".to_owned(),
+    }
+}
+
+/// The rows that a kernel counts.
+fn count(image: &Path) -> Result<Vec<Value>> {
+    let ended = boot_by_clock(image, COUNTED_CPUS, &format!("shift={SHIFT}"))?;
+    ensure!(ended.code == Some(SUCCESS), "a kernel does not count: {}", told(&ended));
+    Ok(ended.lines().into_iter().filter(|line| line["row"].is_string()).collect())
+}
+
+/// With more CPUs than hosts have, they take turns.
+fn boot(kernel: &Path, cpus: u32, command_line: &str, limit: Duration) -> Result<Ended> {
+    let threads = if cpus > 4 { "tcg,thread=single" } else { "tcg,thread=multi" };
+    let accelerator = ["-m", "4G", "-cpu", "max", "-accel", threads];
+    Ok(Machine { kernel, command_line, cpus, accelerator: &accelerator }.boot_within(limit)?)
+}
+
+/// By a clock that counts instructions.
+fn boot_by_clock(kernel: &Path, cpus: u32, command_line: &str) -> Result<Ended> {
+    let clock = format!("shift={SHIFT},align=off,sleep=off");
+    let accelerator = ["-m", "4G", "-cpu", "max", "-accel", "tcg,thread=single", "-icount", &clock];
+    Ok(Machine { kernel, command_line, cpus, accelerator: &accelerator }.boot_within(LIMIT)?)
+}
+
+/// Bytes of the kernel's code.
+fn text(image: &Path) -> Result<u64> {
+    let sizes = output(Command::new("size").args(["-A", "-d"]).arg(image))?;
+    let line = sizes.lines().find(|line| line.starts_with(".text ")).context("a kernel without .text")?;
+    line.split_whitespace().nth(1).and_then(|bytes| bytes.parse().ok()).context("`size` tells no size")
+}
+
+/// One count of both kernels: OSTD's own first.
+struct Row {
+    name: String,
+    counts: [u64; 2],
+    /// Of other CPUs, where an operation may cause some.
+    interrupts: Option<[u64; 2]>,
+}
+
+impl Row {
+    fn of(own: &Value, ported: &Value) -> Self {
+        let both = |name: &str| [own, ported].map(|row| row[name].as_u64().unwrap_or_default());
+        let name = own["row"].as_str().unwrap_or_default().to_owned();
+        let interrupts = name.starts_with("unmap").then(|| both("interrupts"));
+        Self { name: format!("{name}: instructions"), counts: both("instructions"), interrupts }
+    }
+
+    fn sizes(name: &str, counts: [u64; 2]) -> Self {
+        Self { name: name.to_owned(), counts, interrupts: None }
+    }
+}
+
+fn lines(rows: &[Row]) -> String {
+    let line = |row: &Row| {
+        let [own, ported] = row.counts;
+        let interrupts = row.interrupts.map(|[own, ported]| json!({"own": own, "tlbkit": ported}));
+        json!({"row": row.name, "own": own, "tlbkit": ported, "interrupts": interrupts}).to_string() + "\n"
+    };
+    rows.iter().map(line).collect()
+}
+
+fn table(rows: &[Row]) -> String {
+    let mut text =
+        "| OSTD 0.18.0 | its own | tlbkit | interrupts, its own | tlbkit |\n|---|---|---|---|---|\n".to_owned();
+    for row in rows {
+        let interrupts = row.interrupts.map_or("| |".to_owned(), |[own, ported]| format!("{own} | {ported} |"));
+        let _ = writeln!(text, "| {} | {} | {} | {interrupts}", row.name, row.counts[0], row.counts[1]);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_fault_of_ours_is_in_the_text_once() -> Result<()> {
+        let text = fs::read_to_string(setup::root()?.join(FOLDER).join("tlb.rs"))?;
+        let of_ours = FAULTS.iter().filter(|fault| fault.kernel == Kernel::Ported);
+        for (from, _) in of_ours.flat_map(|fault| fault.changes) {
+            assert_eq!(text.matches(from).count(), 1, "{from}");
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_boot_is_told_by_its_last_line() {
+        let ended = |code, text: &str| Ended { text: text.to_owned(), code, seconds: 1.0 };
+        let stress = "{\"test\":\"stress\",\"reads\":7,\"changes\":3,\"forks\":1,\"ends\":2}\n";
+        assert_eq!(told(&ended(Some(SUCCESS), stress)), "7 reads, 3 changes, 1 forks, 2 ends");
+        assert_eq!(told(&ended(Some(65), "{\"test\":\"panic\",\"why\":\"an old frame\"}\n")), "an old frame");
+        assert_eq!(told(&ended(Some(1), "")), "ended with 1");
+        assert!(told(&ended(None, stress)).starts_with("nothing"));
+    }
+}
