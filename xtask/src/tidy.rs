@@ -145,7 +145,7 @@ fn line_columns(repo: &Repo) -> Vec<Finding> {
 }
 
 fn page_lines(repo: &Repo) -> Vec<Finding> {
-    let limits = [("README.md", 150), ("ARCHITECTURE.md", 90)];
+    let limits = [("README.md", 100), ("ARCHITECTURE.md", 90)];
     let long = limits.into_iter().filter_map(|(path, max)| {
         let file = repo.at(path).filter(|file| file.lines.len() > max)?;
         Some(file.found(max + 1, format!("{} lines, at most {max}", file.lines.len())))
@@ -443,7 +443,7 @@ mod tests {
         assert!(places(line_columns, &[("a.rs", &"é".repeat(120))]).is_empty());
         assert_eq!(places(line_columns, &[("a.rs", &format!("\n{}", "x".repeat(121)))]), ["a.rs:2"]);
         assert!(
-            places(page_lines, &[("README.md", &"\n".repeat(150)), ("docs/README.md", &"\n".repeat(200))]).is_empty()
+            places(page_lines, &[("README.md", &"\n".repeat(100)), ("docs/README.md", &"\n".repeat(200))]).is_empty()
         );
         assert_eq!(places(page_lines, &[("ARCHITECTURE.md", &"\n".repeat(91))]), ["ARCHITECTURE.md:91"]);
     }

@@ -267,13 +267,13 @@ fn a_name_or_a_number_that_cannot_be_is_one_line_that_says_what_can_be() {
 
 #[test]
 fn a_table_says_that_its_intervals_leave_out_the_simulator_s_own_error() {
-    let place = "\"What comes out\" in README.md";
+    let place = "docs/lab/reproduce.md";
     let said = format!("no interval here says how far off the simulator itself is: see {place}");
     for more in ["--seeds=2", "--seeds=1", "--priors=2"] {
         let table = text(&[&SHORT[..], &[more]].concat());
         assert_eq!(table.lines().filter(|line| *line == said).count(), 1, "{table}");
     }
-    assert!(include_str!("../../../README.md").contains("\n## What comes out\n"));
+    assert!(include_str!("../../../docs/lab/reproduce.md").contains("\n## All results in one table\n"));
     let lines = text(&[&SHORT[..], &["--seeds=2", "--json"]].concat());
     let last: Value = serde_json::from_str(lines.lines().last().unwrap()).unwrap();
     assert_eq!(last["interval_of"], "seeds alone");

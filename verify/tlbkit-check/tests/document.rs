@@ -134,7 +134,7 @@ fn every_rule_that_is_cited_is_stated() {
 #[test]
 fn every_source_of_a_machine_is_listed_or_says_that_there_is_none() {
     let sources = fs::read_to_string(root().join("docs/lab/sources.md")).expect("docs/lab/sources.md");
-    let rows = sources.lines().filter_map(|line| line.strip_prefix("| ")?.split_once(" | "));
+    let rows = sources.lines().filter_map(|line| line.strip_prefix("- **")?.split_once("**: "));
     let names: Vec<_> = rows.flat_map(|(names, _)| names.split(", ")).map(str::to_owned).collect();
     let known = |text: &str| {
         text.contains("no source")
@@ -156,9 +156,8 @@ fn every_name_of_the_glossary_is_in_the_source() {
     let mut library = String::new();
     sources(&root().join("lib/tlbkit/src"), &mut library);
     let words: std::collections::HashSet<_> = library.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
-    let rows: Vec<_> = glossary.lines().skip_while(|line| !line.contains("in the source")).collect();
-    let rows = rows.into_iter().take_while(|line| line.starts_with('|')).filter_map(|line| line.split(" | ").nth(3));
-    let names: Vec<_> = rows.flat_map(quoted).collect();
+    let rows = glossary.split("\n- **").filter_map(|entry| entry.split_once("here:")?.1.split_once("):"));
+    let names: Vec<_> = rows.flat_map(|(here, _)| quoted(here)).collect();
     assert!(names.len() > 20, "{names:?}");
     for name in names {
         assert!(words.contains(name), "docs/glossary.md: `{name}` is not in lib/tlbkit/src");

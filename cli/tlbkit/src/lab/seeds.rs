@@ -11,7 +11,7 @@ use super::mean::Mean;
 
 /// What the tables say of intervals.
 pub(crate) const OWN_ERROR: &str =
-    "no interval here says how far off the simulator itself is: see \"What comes out\" in README.md";
+    "no interval here says how far off the simulator itself is: see docs/lab/reproduce.md";
 /// What intervals come from, for a program.
 pub(crate) const INTERVAL_OF: &str = "seeds alone";
 
