@@ -2,6 +2,8 @@
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
+use crate::svg;
+
 const STYLE: &str = include_str!("page.css");
 
 /// How every page begins.
@@ -16,7 +18,7 @@ pub fn around(title: &str, body: &Markup) -> String {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 title { (title) }
-                style { (PreEscaped(STYLE)) }
+                style { (PreEscaped(svg::STYLE)) (PreEscaped(STYLE)) }
             }
             body {
                 h1 { (title) }

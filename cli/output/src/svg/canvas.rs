@@ -87,6 +87,16 @@ impl Canvas {
         let _ = write!(self.body, "<title>{}</title></rect>", escaped(label));
     }
 
+    /// What is drawn until [`end_labelled`](Self::end_labelled) shows `label` when pointed at.
+    pub(super) fn begin_labelled(&mut self, label: &str) {
+        let _ = write!(self.body, "<g><title>{}</title>", escaped(label));
+    }
+
+    /// Ends it.
+    pub(super) fn end_labelled(&mut self) {
+        self.body.push_str("</g>");
+    }
+
     /// A circle.
     pub(super) fn circle(&mut self, class: &str, centre: (f64, f64), radius: f64) {
         let (x, y, r) = (at(centre.0), at(centre.1), at(radius));
@@ -105,16 +115,16 @@ impl Canvas {
         let _ = write!(self.body, r#"<text{class} x="{x}" y="{y}" text-anchor="{held}">{}</text>"#, escaped(text));
     }
 
-    /// The whole element, with a title and a description for those who cannot see it.
-    pub(super) fn finish(self, id: &str, title: &str, about: &str) -> String {
+    /// The whole element, with a title and a description for those who cannot see it, and with `style` inside.
+    pub(super) fn finish(self, id: &str, title: &str, about: &str, style: &str) -> String {
         let (height, title, about) = (at(self.height.ceil()), escaped(title), escaped(about));
         format!(
             concat!(
                 r#"<svg xmlns="http://www.w3.org/2000/svg" class="plot" viewBox="0 0 {} {}" role="img" "#,
                 r#"aria-labelledby="{}-title {}-desc"><title id="{}-title">{}</title><desc id="{}-desc">{}</desc>"#,
-                "{}</svg>"
+                "{}{}</svg>"
             ),
-            WIDTH, height, id, id, id, title, id, about, self.body
+            WIDTH, height, id, id, id, title, id, about, style, self.body
         )
     }
 }
@@ -127,7 +137,7 @@ mod tests {
     fn text_cannot_break_out_of_its_element() {
         let mut canvas = Canvas::new();
         canvas.text("", Anchor::Start, (0.0, 0.0), "a<b & \"c\"");
-        let svg = canvas.finish("p", "<t>", "d");
+        let svg = canvas.finish("p", "<t>", "d", "");
         assert!(svg.contains(">a&lt;b &amp; &quot;c&quot;</text>") && svg.contains(">&lt;t&gt;</title>"));
     }
 

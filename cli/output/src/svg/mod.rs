@@ -10,6 +10,7 @@ mod canvas;
 mod chart;
 mod legend;
 mod ranges;
+mod ratios;
 mod stacked;
 
 pub use axis::{Axis, Scale};
@@ -17,7 +18,11 @@ pub use bars::{BarGroup, Bars};
 pub use chart::{Chart, Curve, Draw, Point};
 pub use legend::Ink;
 pub use ranges::{RangeRow, Ranges};
+pub use ratios::{RatioRow, Ratios};
 pub use stacked::{Stacked, StackedRow};
+
+/// The colours of a page, and the look of its drawings.
+pub(crate) const STYLE: &str = include_str!("plot.css");
 
 /// Any drawing of a section.
 #[derive(Clone, Debug)]
@@ -28,6 +33,8 @@ pub enum Plot {
     Stacked(Stacked),
     /// Lying bars with whiskers.
     Ranges(Ranges),
+    /// Marks around one: predicted by published.
+    Ratios(Ratios),
     /// Points and lines over two axes, either of which may be logarithmic; with error bars.
     Chart(Chart),
 }
@@ -39,6 +46,7 @@ impl Plot {
             Plot::Bars(plot) => &plot.title,
             Plot::Stacked(plot) => &plot.title,
             Plot::Ranges(plot) => &plot.title,
+            Plot::Ratios(plot) => &plot.title,
             Plot::Chart(plot) => &plot.title,
         }
     }
@@ -49,18 +57,29 @@ impl Plot {
             Plot::Bars(plot) => &plot.about,
             Plot::Stacked(plot) => &plot.about,
             Plot::Ranges(plot) => &plot.about,
+            Plot::Ratios(plot) => &plot.about,
             Plot::Chart(plot) => &plot.about,
         }
     }
 
     /// The drawing; `id` must be unique in the page.
     pub fn svg(&self, id: &str) -> String {
+        self.drawing(id, "")
+    }
+
+    /// The drawing as a file that stands alone.
+    pub fn file(&self) -> String {
+        self.drawing("plot", &format!("<style>{STYLE}</style>")) + "\n"
+    }
+
+    fn drawing(&self, id: &str, style: &str) -> String {
         let canvas = match self {
             Plot::Bars(plot) => bars::draw(plot, id),
             Plot::Stacked(plot) => stacked::draw(plot),
             Plot::Ranges(plot) => ranges::draw(plot),
+            Plot::Ratios(plot) => ratios::draw(plot),
             Plot::Chart(plot) => chart::draw(plot),
         };
-        canvas.finish(id, self.title(), self.about())
+        canvas.finish(id, self.title(), self.about(), style)
     }
 }

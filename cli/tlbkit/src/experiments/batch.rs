@@ -3,24 +3,24 @@
 //! Every run does the same commands, so that counts can be compared; runs of one seed are compared with each other, as
 //! time hangs on who meets whom. The reasons are counted in runs of their own.
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use tlbkit::{Accounting, Reason};
-use tlbkit_output::svg::{Axis, Plot, Scale, Stacked, StackedRow};
 use tlbkit_sim::statistics::{mean, standard_deviation};
 use tlbkit_sim::{Run, RunOutcome};
 
-use super::reproduction::{Produced, Reproduction, each, execute_all, of_first_seed};
+use super::reproduction::{Produced, Reproduction, each, execute_all};
 use crate::lab::difference::changes_pct;
 use crate::output::report::Table;
+use crate::published::key::{Key, Measure};
+use tlbkit_output::svg::{Axis, Plot, Scale, Stacked, StackedRow};
 
-const POLICIES: [&str; 5] = ["unbatched", "batched", "gathering", "late", "nowindow"];
-/// The policies whose reasons are counted, with their names in the pictures.
-const COUNTED: [(&str, &str); 2] = [("unbatched", "5.0"), ("batched", "batched")];
+/// The first policies, whose reasons are counted, by their names in the pictures.
+const COUNTED: [&str; 2] = ["5.0", "batched"];
 
 pub(super) fn produce(reproduction: &Reproduction) -> Result<Produced> {
     let seeds = reproduction.number("runs")? as u64;
-    let outcomes = outcomes(reproduction, &POLICIES, seeds, Accounting::Off)?;
-    let [old, new, gathering, late, nowindow] = &outcomes[..] else { unreachable!("the runs of each policy") };
+    let outcomes = outcomes(reproduction, reproduction.policy_names().count(), seeds, Accounting::Off)?;
+    let [old, new, gathering, late, nowindow] = &outcomes[..] else { bail!("the set-up must have five policies") };
     let change = |of: fn(&RunOutcome) -> f64, to: &[RunOutcome]| {
         let changes = changes_pct(&each(old, of), &each(to, of));
         (mean(&changes), changes)
@@ -31,44 +31,45 @@ pub(super) fn produce(reproduction: &Reproduction) -> Result<Produced> {
     let time_deviation = standard_deviation(&times);
     let one = |value: f64| (value, Vec::new());
     let figures = [
-        ("shootdown interrupts, change", interrupts(new)),
-        ("invlpg executed, change", change(|o| o.flushes.pages.done as f64, new)),
-        ("time, change", (time, times)),
-        ("time, change, deviation of one run", one(time_deviation)),
-        ("whole flushes per exit, change", one(whole(late) - whole(old))),
-        ("shootdowns during exit", one(an_exit(new, |o| o.flushes.exit_interrupts))),
-        ("shootdown interrupts, change, only gathering", interrupts(gathering)),
-        ("shootdown interrupts, change, only late table frees", interrupts(late)),
-        ("shootdown interrupts, change, only no alternate window", interrupts(nowindow)),
+        (Measure::ShootdownChange, interrupts(new)),
+        (Measure::InvlpgChange, change(|o| o.flushes.pages.done as f64, new)),
+        (Measure::TimeChange, (time, times)),
+        (Measure::TimeChangeDeviation, one(time_deviation)),
+        (Measure::ExitFlushChange, one(whole(late) - whole(old))),
+        (Measure::ExitShootdowns, one(an_exit(new, |o| o.flushes.exit_interrupts))),
+        (Measure::OnlyGathering, interrupts(gathering)),
+        (Measure::OnlyLateTables, interrupts(late)),
+        (Measure::OnlyNoWindow, interrupts(nowindow)),
     ]
     .into_iter()
-    .map(|(quantity, (ours, samples))| Ok(reproduction.figure(quantity, ours)?.over(&samples)))
+    .map(|(measure, (ours, samples))| reproduction.figure(Key::of(measure), ours, &samples))
     .collect::<Result<_>>()?;
     let mut produced = Produced { figures, ..Produced::default() };
-    let counted = self::outcomes(reproduction, &COUNTED.map(|(id, _)| id), 1, Accounting::On)?.concat();
+    let counted = self::outcomes(reproduction, COUNTED.len(), 1, Accounting::On)?.concat();
     produced.plots.push(plot(&counted));
     produced.tables.push(reasons(&counted));
-    produced.compared.push(reproduction.compare("build", &of_first_seed(POLICIES, outcomes)));
+    let first = outcomes.into_iter().filter_map(|seeds| seeds.into_iter().next());
+    produced.compared.push(reproduction.compare("build", first));
     Ok(produced)
 }
 
-/// A run for each of `seeds` seeds under each policy.
+/// A run for each of `seeds` seeds under each of the first `policies` policies.
 fn outcomes(
     reproduction: &Reproduction,
-    policies: &[&str],
+    policies: usize,
     seeds: u64,
     accounting: Accounting,
 ) -> Result<Vec<Vec<RunOutcome>>> {
     let workload = reproduction.workload(&[format!("rounds={}", reproduction.number("commands")?)])?;
     let cpus = reproduction.number("cpus")? as usize;
     let mut runs = Vec::new();
-    for id in policies {
-        let mut run = reproduction.run(id, workload)?;
+    for policy in 0..policies {
+        let mut run = reproduction.run(policy, workload)?;
         run.policy.history.accounting = accounting;
         runs.extend(reproduction.seeds_of(seeds).map(|seed| Run { seed, cpus, ..run.clone() }));
     }
     let mut outcomes = execute_all(&runs)?.into_iter();
-    Ok(policies.iter().map(|_| outcomes.by_ref().take(seeds as usize).collect()).collect())
+    Ok((0..policies).map(|_| outcomes.by_ref().take(seeds as usize).collect()).collect())
 }
 
 /// What `count` counts for each exit of a process, over all runs.
@@ -91,7 +92,7 @@ fn seen(outcomes: &[RunOutcome]) -> Vec<Reason> {
 
 fn reasons(outcomes: &[RunOutcome]) -> Table {
     let mut head = vec!["reason".to_owned()];
-    for (_, label) in COUNTED {
+    for label in COUNTED {
         head.extend(["local", "remote", "kernel"].map(|place| format!("{label}, {place}")));
     }
     let row = |reason: Reason| {
@@ -105,7 +106,7 @@ fn plot(outcomes: &[RunOutcome]) -> Plot {
     let rows = seen(outcomes)
         .into_iter()
         .flat_map(|reason| {
-            outcomes.iter().zip(COUNTED).map(move |(outcome, (_, label))| StackedRow {
+            outcomes.iter().zip(COUNTED).map(move |(outcome, label)| StackedRow {
                 group: format!("{reason:?}"),
                 label: label.into(),
                 values: events(outcome, reason).map(|count| count as f64).to_vec(),

@@ -33,21 +33,20 @@ impl IterationPlan {
         })
     }
 
-    /// The run of this index: `threads` of the workload called `name` under `policy`.
+    /// The run of this index, of the workload called `name` with `settings`, under the policy at the place `policy`.
     pub(super) fn run<'l>(
         &self,
         reproduction: &'l Reproduction,
         name: &str,
-        threads: u64,
-        policy: &str,
+        settings: &[String],
+        policy: usize,
         index: u64,
     ) -> Result<Run<'l>> {
-        let record_cycles = record_cycles(reproduction, index, self.runs)?;
-        let parameters = [format!("threads={threads}"), format!("record_cycles={record_cycles}")];
+        let record_cycles = format!("record_cycles={}", record_cycles(reproduction, index, self.runs)?);
         let limit_cycles = Some(self.iteration_cycles * (self.dropped + self.counted));
         let sample_cycles = Some(self.iteration_cycles);
-        let workload = reproduction.workload_called(name, &parameters)?;
-        let seed = reproduction.first_seed + index;
+        let workload = reproduction.workload_called(name, &[settings, &[record_cycles]].concat())?;
+        let seed = reproduction.seeds_of(self.runs).start + index;
         Ok(Run { seed, limit_cycles, sample_cycles, ..reproduction.run(policy, workload)? })
     }
 
@@ -87,15 +86,11 @@ fn record_cycles(reproduction: &Reproduction, index: u64, runs: u64) -> Result<u
 
 #[cfg(test)]
 mod tests {
-    use super::super::reproduction::FIRST_SEED;
     use super::*;
     use crate::published::read::builtin;
-    use tlbkit_machine::Machine;
 
     fn reproduction() -> Reproduction {
-        let experiment = builtin("range");
-        let machine = Machine::builtin(&experiment.setup.machine).unwrap();
-        Reproduction { experiment, machine, first_seed: FIRST_SEED }
+        Reproduction::new(builtin("range")).unwrap()
     }
 
     #[test]
@@ -122,7 +117,7 @@ mod tests {
         let plan = IterationPlan::new(&reproduction).unwrap();
         assert_eq!(plan.runs * plan.counted, 100);
         let plan = IterationPlan { runs: 1, counted: 2, dropped: 1, iteration_cycles: reproduction.milliseconds(1.0) };
-        let outcome = plan.run(&reproduction, "ebizzy-2013", 1, "nowalk", 0).unwrap().execute().unwrap();
+        let outcome = plan.run(&reproduction, "ebizzy-2013", &["threads=1".into()], 3, 0).unwrap().execute().unwrap();
         let rates = plan.rates(&reproduction, &outcome);
         assert_eq!((outcome.samples.len(), rates.len()), (3, 2));
         // Without those of its start, a run of one thread goes at one pace.

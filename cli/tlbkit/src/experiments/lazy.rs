@@ -3,16 +3,26 @@
 //! Shares are those of a window in the middle of a run, so that starting 48 processes does not count.
 
 use anyhow::{Result, ensure};
+use rayon::prelude::*;
 use tlbkit::AddressSpace;
-use tlbkit_output::svg::{Axis, Plot, Scale, Stacked, StackedRow};
 use tlbkit_sim::observer::{Cause, Spent};
 use tlbkit_sim::statistics::mean;
 use tlbkit_sim::{Run, RunOutcome};
 
-use super::reproduction::{Produced, Reproduction, WINDOW_ENDS, Window, each, execute_series, of_first_seed};
+use super::reproduction::{Produced, Reproduction, Window, each};
 use crate::lab::difference::changes_pct;
+use crate::published::key::{Key, Measure};
+use tlbkit_output::svg::{Axis, Plot, Scale, Stacked, StackedRow};
 
-const POLICIES: [&str; 3] = ["before", "after", "counted"];
+/// The places of the kernels without the series and with it; a third one counts references.
+const BEFORE: usize = 0;
+const AFTER: usize = 1;
+
+/// What the profiles list, and what they do not, since it is below what they list.
+const SWAPPER_BEFORE: Key = Key::under(Measure::SwitchPathOfIdle, BEFORE);
+const SERVER_BEFORE: Key = Key::under(Measure::SwitchPathOfServer, BEFORE);
+const SWAPPER_AFTER: Key = Key::under(Measure::SwitchPathOfIdle, AFTER);
+const ENTER_LAZY: Key = Key::under(Measure::EnterLazy, AFTER);
 
 /// The switch path's part of all cycles, in percent.
 #[derive(Clone, Copy)]
@@ -25,34 +35,34 @@ pub(super) fn produce(reproduction: &Reproduction) -> Result<Produced> {
     let netperf = windows(reproduction, "netperf")?;
     let memcache = windows(reproduction, "memcache")?;
     let mut produced = Produced::default();
-    let (before, after) = (&netperf[0], &netperf[1]);
+    let (before, after) = (&netperf[BEFORE], &netperf[AFTER]);
     let all = |window: &Window| window.switch_share(Class::Idle).all + window.switch_share(Class::Task).all;
     let sets = |window: &Window| window.switch_share(Class::Idle).sets + window.switch_share(Class::Task).sets;
-    let change = changes_pct(&each(&memcache[0], Window::net_rate), &each(&memcache[1], Window::net_rate));
+    let change = changes_pct(&each(&memcache[BEFORE], Window::net_rate), &each(&memcache[AFTER], Window::net_rate));
     let server = |window: &Window| window.switch_share(Class::Task).all * window.changes_a_transaction();
     produced.figures = [
-        ("share of CPU, before, all", each(before, all)),
-        ("share of CPU, before, swapper", each(before, |window| window.switch_share(Class::Idle).all)),
-        ("share of CPU, before, server", each(before, |window| window.switch_share(Class::Task).all)),
-        ("atomics in the switch path, before", each(before, |window| 100.0 * sets(window) / all(window))),
-        ("share of CPU, after, swapper", each(after, |window| window.switch_share(Class::Idle).all)),
-        ("share of CPU, after, server", each(after, server)),
-        ("share of CPU, after, enter_lazy", each(after, |window| window.switch_share(Class::Task).all)),
-        ("netperf throughput, after", each(after, Window::net_rate)),
-        ("memcache throughput, change", change),
+        (Key::under(Measure::SwitchPath, BEFORE), each(before, all)),
+        (SWAPPER_BEFORE, each(before, |window| window.switch_share(Class::Idle).all)),
+        (SERVER_BEFORE, each(before, |window| window.switch_share(Class::Task).all)),
+        (Key::under(Measure::Atomics, BEFORE), each(before, |window| 100.0 * sets(window) / all(window))),
+        (SWAPPER_AFTER, each(after, |window| window.switch_share(Class::Idle).all)),
+        (Key::under(Measure::SwitchPathOfServer, AFTER), each(after, server)),
+        (ENTER_LAZY, each(after, |window| window.switch_share(Class::Task).all)),
+        (Key::under(Measure::Netperf, AFTER), each(after, Window::net_rate)),
+        (Key::of(Measure::MemcacheChange), change),
     ]
     .into_iter()
-    .map(|(quantity, samples)| reproduction.mean(quantity, &samples))
+    .map(|(key, samples)| reproduction.mean(key, &samples))
     .collect::<Result<_>>()?;
     for cpus in [8, 48, 4096] {
         let bytes = AddressSpace::bytes(cpus) as f64;
-        produced.figures.push(reproduction.figure(&format!("address space, CPUs {cpus}"), bytes)?);
+        produced.figures.push(reproduction.figure(Key::of(Measure::SpaceBytes).at(cpus as u64), bytes, &[])?);
     }
     let shares = [(before, Class::Idle), (before, Class::Task), (after, Class::Idle), (after, Class::Task)];
     produced.plots.push(plot(reproduction, shares.map(|(windows, class)| mean_share(windows, class)))?);
     for (title, windows) in [("netperf", netperf), ("memcache", memcache)] {
-        let whole = windows.into_iter().map(|seeds| seeds.into_iter().map(|window| window.long).collect());
-        produced.compared.push(reproduction.compare(title, &of_first_seed(POLICIES, whole)));
+        let first = windows.into_iter().filter_map(|seeds| seeds.into_iter().next()).map(|window| window.long);
+        produced.compared.push(reproduction.compare(title, first));
     }
     Ok(produced)
 }
@@ -85,7 +95,8 @@ impl Window {
 
     /// Transactions a second.
     fn net_rate(&self) -> f64 {
-        self.spent(&|outcome| outcome.score) / (self.long.elapsed_seconds - self.short.elapsed_seconds)
+        let begin = self.short.as_ref().map_or(0.0, |short| short.elapsed_seconds);
+        self.spent(&|outcome| outcome.score) / (self.long.elapsed_seconds - begin)
     }
 }
 
@@ -100,50 +111,41 @@ fn windows(reproduction: &Reproduction, workload: &str) -> Result<Vec<Vec<Window
     let parameters = [format!("client_cycles={cycles}"), format!("server_cycles={cycles}")];
     let workload = reproduction.workload_called(workload, &parameters)?;
     let cpus = reproduction.number("cpus")? as usize;
-    let mut series = Vec::new();
-    for policy in POLICIES {
-        for end in WINDOW_ENDS {
-            let limit_cycles = Some(reproduction.milliseconds(reproduction.number(end)?));
-            series.push(reproduction.seeds(&Run { cpus, limit_cycles, ..reproduction.run(policy, workload)? })?);
-        }
-    }
-    let mut outcomes = execute_series(&series)?.into_iter();
-    let mut windows = Vec::new();
-    while let (Some(short), Some(long)) = (outcomes.next(), outcomes.next()) {
-        let of_policy = Window::of_seeds(short, long);
-        let is_empty = |window: &Window| window.long.elapsed_cycles <= window.short.elapsed_cycles;
-        ensure!(!of_policy.iter().any(is_empty), "the window is empty");
-        windows.push(of_policy);
-    }
-    Ok(windows)
+    let of_policy = |policy| {
+        let windows = reproduction.windows(&Run { cpus, ..reproduction.run(policy, workload)? })?;
+        let is_empty = |window: &Window| window.spent(&|outcome| outcome.elapsed_cycles) <= 0.0;
+        ensure!(!windows.iter().any(is_empty), "the window is empty");
+        Ok(windows)
+    };
+    (0..reproduction.policy_names().count()).into_par_iter().map(of_policy).collect()
 }
 
 fn plot(reproduction: &Reproduction, shares: [Share; 4]) -> Result<Plot> {
     let threshold = reproduction.number("profile_threshold")?;
-    let rows = [("before", "swapper"), ("before", "server"), ("after", "swapper"), ("after", "server")]
-        .into_iter()
-        .zip(shares)
-        .flat_map(|((policy, who), ours)| {
-            let group = if policy == "before" { "without the series" } else { "with the series" };
-            // Going idle a server calls nothing else of the path with the series.
-            let who = if (policy, who) == ("after", "server") { "enter_lazy" } else { who };
-            let row = |label: &str, values, below| StackedRow {
-                group: group.into(),
-                label: format!("{who}, {label}"),
-                values,
-                below,
-            };
-            // With the series the profile does not list enter_lazy, whose share is then below what it lists.
-            let listed = reproduction.published(&format!("share of CPU, {policy}, {who}")).ok();
-            let (published, below) = listed.map_or((0.0, Some(threshold)), |listed| (listed, None));
-            // The document gives the atomics' part without the series only: about half.
-            let sets = if policy == "before" { published / 2.0 } else { 0.0 };
-            [
-                row("published", vec![sets, published - sets], below),
-                row("ours", vec![ours.sets, ours.all - ours.sets], None),
-            ]
-        })
-        .collect();
+    let without = "without the series";
+    let profiles = [
+        (SWAPPER_BEFORE, without, "swapper"),
+        (SERVER_BEFORE, without, "server"),
+        (SWAPPER_AFTER, "with the series", "swapper"),
+        // Going idle a server calls nothing else of the path with the series.
+        (ENTER_LAZY, "with the series", "enter_lazy"),
+    ];
+    let mut rows = Vec::new();
+    for ((key, group, who), ours) in profiles.into_iter().zip(shares) {
+        let row = |label: &str, values, below| StackedRow {
+            group: group.into(),
+            label: format!("{who}, {label}"),
+            values,
+            below,
+        };
+        // With the series the profile does not list enter_lazy, whose share is then below what it lists.
+        let listed = reproduction.published(key)?;
+        let (published, below) = listed.map_or((0.0, Some(threshold)), |listed| (listed, None));
+        // The document gives the atomics' part without the series only: about half.
+        let sets = if group == without { published / 2.0 } else { 0.0 };
+        rows.push(row("published", vec![sets, published - sets], below));
+        rows.push(row("ours", vec![ours.sets, ours.all - ours.sets], None));
+    }
     Ok(Plot::Stacked(Stacked {
         title: "Share of CPU in the switch path".into(),
         about: "CPU-set atomics and the rest, by idle thread and server, without and with the series.".into(),

@@ -1,31 +1,19 @@
-//! The published results: each has one file of data in `sim/experiments/`, and a module here, which says what it runs
-//! and which figures and pictures it makes of the outcomes. Results that differ in their data alone share one.
+//! The published results: each has one file of data in `sim/experiments/`, and [`runner`] does what it says. What three
+//! of them run or measure is no data: they have a module each.
 
-mod arena;
 mod batch;
-mod cascade;
-mod concurrent;
-mod hazard;
-mod icelake;
 mod iterations;
 mod lazy;
-mod pcid;
+pub(crate) mod plots;
 mod pti;
-mod range;
-mod rates;
 mod reproduction;
+mod runner;
 
 use anyhow::{Context, Result, ensure};
-use tlbkit_machine::Machine;
 
-use crate::lab::named_run::machine;
 use crate::published::experiment::Experiment;
 use crate::published::read;
-use reproduction::FIRST_SEED;
 pub(crate) use reproduction::{Produced, Reproduction};
-
-/// More seeds than any experiment takes.
-const SEEDS_OF_A_DRAW: u64 = 1000;
 
 /// A published result: its data, and what makes its figures.
 #[derive(Clone, Copy)]
@@ -37,12 +25,12 @@ pub(crate) struct Registered {
     produce: fn(&Reproduction) -> Result<Produced>,
 }
 
-/// The experiment whose file has this name, and whose module has it too or the one behind `in`.
+/// The experiment whose file has this name, and what makes its figures.
 macro_rules! registered {
     ($name:ident) => {
-        registered!($name in $name)
+        registered!($name by runner)
     };
-    ($name:ident in $module:ident) => {
+    ($name:ident by $module:ident) => {
         Registered {
             id: stringify!($name),
             text: include_str!(concat!("../../../../sim/experiments/", stringify!($name), ".toml")),
@@ -52,27 +40,27 @@ macro_rules! registered {
 }
 
 /// All published results, in the order of their documents. This is the one place that names them: a name without its
-/// file or its module does not compile, and the compiler warns of a module that is not named.
+/// file does not compile.
 pub(crate) const ALL: [Registered; 20] = [
     registered!(pcid),
-    registered!(lazy),
-    registered!(batch),
-    registered!(pti),
+    registered!(lazy by lazy),
+    registered!(batch by batch),
+    registered!(pti by pti),
     registered!(range),
     registered!(concurrent),
     registered!(arena),
-    registered!(milan in rates),
-    registered!(storm in rates),
+    registered!(milan),
+    registered!(storm),
     registered!(cascade),
-    registered!(skylake in cascade),
-    registered!(lists in cascade),
+    registered!(skylake),
+    registered!(lists),
     registered!(icelake),
-    registered!(crowd in cascade),
-    registered!(ivybridge in cascade),
-    registered!(sapphire in cascade),
-    registered!(ivytown in cascade),
-    registered!(half in range),
-    registered!(cooper in cascade),
+    registered!(crowd),
+    registered!(ivybridge),
+    registered!(sapphire),
+    registered!(ivytown),
+    registered!(half),
+    registered!(cooper),
     registered!(hazard),
 ];
 
@@ -85,21 +73,9 @@ impl Registered {
         Ok(experiment)
     }
 
-    /// Runs everything that it needs, on its file's own machine.
+    /// Runs everything that it needs.
     pub(crate) fn run(&self) -> Result<(Reproduction, Produced)> {
-        let experiment = self.read()?;
-        let machine = machine(&experiment.setup.machine)?;
-        self.run_reproduction(Reproduction { experiment, machine, first_seed: FIRST_SEED })
-    }
-
-    /// Runs everything that it needs on the machine of a draw of its priors, the first of which is 0. Each draw has
-    /// seeds of its own. The first draw has the seeds of the file's own machine.
-    pub(crate) fn run_drawn(&self, draw: usize, machine: Machine) -> Result<(Reproduction, Produced)> {
-        let first_seed = FIRST_SEED + SEEDS_OF_A_DRAW * draw as u64;
-        self.run_reproduction(Reproduction { experiment: self.read()?, machine, first_seed })
-    }
-
-    fn run_reproduction(&self, reproduction: Reproduction) -> Result<(Reproduction, Produced)> {
+        let reproduction = Reproduction::new(self.read()?)?;
         let produced = (self.produce)(&reproduction).with_context(|| format!("experiment {}", self.id))?;
         Ok((reproduction, produced))
     }
@@ -118,9 +94,7 @@ mod tests {
     const BY_OTHER_NAMES: [&str; 2] = ["client_cycles", "server_cycles"];
 
     fn reproduction(experiment: &Registered) -> Reproduction {
-        let experiment = experiment.read().unwrap();
-        let machine = Machine::builtin(&experiment.setup.machine).unwrap();
-        Reproduction { experiment, machine, first_seed: FIRST_SEED }
+        Reproduction::new(experiment.read().unwrap()).unwrap()
     }
 
     #[test]
@@ -151,7 +125,8 @@ mod tests {
                 Value::Text(name) => name.clone(),
                 Value::Number(_) => panic!("a workload has a name"),
             });
-            for name in second.iter().chain([&setup.workload]) {
+            let of_policies = setup.policies.iter().filter_map(|policy| policy.workload.as_ref());
+            for name in second.iter().chain(of_policies).chain([&setup.workload]) {
                 for parameter in workload(name, &[]).unwrap().parameters().list() {
                     let is_named =
                         setup.parameters.contains_key(parameter.name) || BY_OTHER_NAMES.contains(&parameter.name);
@@ -173,17 +148,22 @@ mod tests {
     }
 
     #[test]
-    fn a_count_of_threads_that_has_no_rate_is_not_compared() {
-        let mut reproduction = reproduction(&registered!(milan in rates));
-        assert_eq!(rates::RATE.counts(&reproduction).unwrap(), (vec![1, 2, 4, 8, 16, 32, 64, 72], 16));
-        reproduction.experiment.setup.parameters.get_mut("compared").unwrap().value = Value::Number(17.0);
-        let error = rates::RATE.counts(&reproduction).unwrap_err().to_string();
-        assert_eq!(error, "compared = 17: the file expects no `rate, threads 17`");
+    fn every_quantity_of_every_file_is_a_figure_of_its_own_that_is_known() {
+        for reproduction in ALL.iter().map(reproduction) {
+            let keys = &reproduction.keys;
+            for (place, key) in keys.iter().enumerate() {
+                assert!(!keys[..place].contains(key), "{}: {key:?} twice", reproduction.experiment.id);
+            }
+        }
+        let mut unknown = registered!(pcid).read().unwrap();
+        unknown.expected[3].quantity = "time, pages 512, pdic".into();
+        let error = Reproduction::new(unknown).err().map(|error| error.to_string());
+        assert_eq!(error.unwrap(), "experiment pcid: time, pages 512, pdic: measures nothing that is known");
     }
 
     #[test]
     fn a_number_of_the_set_up_reaches_the_workload() {
-        let mut reproduction = reproduction(&registered!(pti));
+        let mut reproduction = reproduction(&registered!(pti by pti));
         reproduction.experiment.setup.parameters.get_mut("heap_pages").unwrap().value = Value::Number(77.0);
         let compile = reproduction.workload(&["rounds=3".to_owned()]).unwrap();
         assert_eq!(["heap_pages", "rounds", "jobs"].map(|name| compile.parameters().get(name)), [77, 3, 8].map(Some));

@@ -4,10 +4,9 @@
 //! choice costs overall comes from compiles of the same work under both methods. A compile here is a small part of the
 //! document's: its seconds are scaled so that the mean with INVPCID is the published one.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use tlbkit::Accounting;
 use tlbkit_machine::Noise;
-use tlbkit_output::svg::{Axis, Chart, Curve, Draw, Ink, Plot, Point, Scale};
 use tlbkit_sim::observer::{Cause, FlushSize};
 use tlbkit_sim::statistics::{mean, standard_deviation};
 use tlbkit_sim::{Run, RunOutcome};
@@ -16,6 +15,8 @@ use super::reproduction::{Produced, Reproduction, each, execute_all};
 use crate::lab::named_run::workload;
 use crate::output::listing;
 use crate::output::report::Table;
+use crate::published::key::{Key, Measure, Side};
+use tlbkit_output::svg::{Axis, Chart, Curve, Draw, Ink, Plot, Point, Scale};
 
 const METHODS: [&str; 2] = ["invpcid", "cr3"];
 const LABELS: [&str; 2] = ["INVPCID", "deferred CR3"];
@@ -39,12 +40,16 @@ fn add_sizes(reproduction: &Reproduction, produced: &mut Produced) -> Result<()>
         for row in &published.rows {
             let size = row[0] as u32;
             if let Some(cycles) = cycles(&drawn[tone].sizes, size).or_else(|| cycles(&each[tone].sizes, size)) {
-                produced.figures.push(reproduction.figure(&format!("cycles, size {size}, {method}"), cycles)?);
+                produced.figures.push(reproduction.figure(
+                    Key::under(Measure::FlushCycles, tone).at(size.into()),
+                    cycles,
+                    &[],
+                )?);
                 ours.push(Point::new(row[0], cycles));
             }
         }
         if let Some(fixed) = fixed_part(&drawn[tone].sizes) {
-            produced.figures.push(reproduction.figure(&format!("fixed part of a flush, {method}"), fixed)?);
+            produced.figures.push(reproduction.figure(Key::under(Measure::FixedCycles, tone), fixed, &[])?);
         }
         let theirs = published.rows.iter().map(|row| Point::new(row[0], row[3])).collect();
         let curve = |ink, draw, what: &str, points| Curve {
@@ -103,12 +108,12 @@ fn size_runs(reproduction: &Reproduction, sample: Sample) -> Result<Vec<RunOutco
     let mut parameters = sample.parameters();
     parameters.push(format!("user_cycles={}", reproduction.number("user_cycles")?));
     let sampler = workload("flushsizes", &parameters)?;
-    let run = |method: &&str| {
+    let run = |method: usize| {
         let mut run = reproduction.run(method, sampler)?;
         run.policy.history.accounting = Accounting::On;
         Ok(Run { cpus: 1, noise: Noise::Off, ..run })
     };
-    execute_all(&METHODS.iter().map(run).collect::<Result<Vec<_>>>()?)
+    execute_all(&(0..METHODS.len()).map(run).collect::<Result<Vec<_>>>()?)
 }
 
 fn cycles(sizes: &[FlushSize], pages: u32) -> Option<f64> {
@@ -142,40 +147,43 @@ fn add_compiles(reproduction: &Reproduction, produced: &mut Produced) -> Result<
     let mut invpcid = compiles(reproduction, runs)?;
     let mut cr3 = invpcid.split_off(runs);
     let user = [&invpcid, &cr3].map(|outcomes| each(outcomes, user_cycles));
-    let published = reproduction.published("compile, user time, mean, invpcid")?;
+    let published = reproduction.published(Key::under(Measure::CompileMean, 0))?.context("no published user time")?;
     let seconds_per_cycle = published / mean(&user[0]);
     // A whole compile is many of ours, one after the other. Its time grows with their number, its deviation with the
     // square root of that.
     let part = invpcid[0].score as f64 / reproduction.number("flushes_of_a_compile")?;
-    for (method, cycles) in METHODS.iter().zip(&user) {
-        let figure = |what: &str, cycles: f64| {
-            reproduction.figure(&format!("compile, user time, {what}, {method}"), cycles * seconds_per_cycle)
-        };
-        produced.figures.push(figure("mean", mean(cycles))?);
-        produced.figures.push(figure("spread", standard_deviation(cycles) * part.sqrt())?);
+    for (method, cycles) in user.iter().enumerate() {
+        let figure =
+            |measure, cycles: f64| reproduction.figure(Key::under(measure, method), cycles * seconds_per_cycle, &[]);
+        produced.figures.push(figure(Measure::CompileMean, mean(cycles))?);
+        produced.figures.push(figure(Measure::CompileSpread, standard_deviation(cycles) * part.sqrt())?);
     }
+    let change = Side::Change { of: 1, over: 0 };
     let ratio = |of: fn(&RunOutcome) -> f64| {
         let seed_by_seed: Vec<_> = cr3.iter().zip(&invpcid).map(|(cr3, invpcid)| of(cr3) / of(invpcid)).collect();
         (sum(&cr3, of) / sum(&invpcid, of), seed_by_seed)
     };
-    for (quantity, of) in [
-        ("dTLB walks, cr3 over invpcid", walks as fn(&RunOutcome) -> f64),
-        ("page walker's cycles, cr3 over invpcid", walk_cycles),
+    for (measure, of) in [(Measure::DtlbWalks, walks as fn(&RunOutcome) -> f64), (Measure::WalkerCycles, walk_cycles)] {
+        let (ratio, seed_by_seed) = ratio(of);
+        produced.figures.push(reproduction.figure(Key { side: change, ..Key::of(measure) }, ratio, &seed_by_seed)?);
+    }
+    for (measure, of) in [
+        (Measure::UserTime, user_cycles as fn(&RunOutcome) -> f64),
+        (Measure::SystemTime, system_cycles),
+        (Measure::ElapsedTime, elapsed_cycles),
     ] {
         let (ratio, seed_by_seed) = ratio(of);
-        produced.figures.push(reproduction.figure(quantity, ratio)?.over(&seed_by_seed));
-    }
-    for (quantity, of) in
-        [("user", user_cycles as fn(&RunOutcome) -> f64), ("system", system_cycles), ("elapsed", elapsed_cycles)]
-    {
-        let (ratio, seed_by_seed) = ratio(of);
-        let change = |ratio: f64| 100.0 * (ratio - 1.0);
-        let figure = reproduction.figure(&format!("compile, {quantity} time, cr3 over invpcid"), change(ratio))?;
-        produced.figures.push(figure.over(&seed_by_seed.into_iter().map(change).collect::<Vec<_>>()));
+        let percent = |ratio: f64| 100.0 * (ratio - 1.0);
+        let samples: Vec<_> = seed_by_seed.into_iter().map(percent).collect();
+        produced.figures.push(reproduction.figure(
+            Key { side: change, ..Key::of(measure) },
+            percent(ratio),
+            &samples,
+        )?);
     }
     produced.tables.push(timed(&invpcid, &cr3, seconds_per_cycle));
-    let firsts = vec![("invpcid", invpcid.swap_remove(0)), ("cr3", cr3.swap_remove(0))];
-    produced.compared.push(reproduction.compare("kernel compile", &firsts));
+    let first = [invpcid.swap_remove(0), cr3.swap_remove(0)];
+    produced.compared.push(reproduction.compare("kernel compile", first));
     Ok(())
 }
 
@@ -183,7 +191,7 @@ fn add_compiles(reproduction: &Reproduction, produced: &mut Produced) -> Result<
 fn compiles(reproduction: &Reproduction, runs: usize) -> Result<Vec<RunOutcome>> {
     let compile = reproduction.workload(&["rounds=1".to_owned()])?;
     let mut all = Vec::with_capacity(2 * runs);
-    for method in METHODS {
+    for method in 0..METHODS.len() {
         let run = reproduction.run(method, compile)?;
         all.extend(reproduction.seeds_of(runs as u64).map(|seed| Run { seed, ..run.clone() }));
     }

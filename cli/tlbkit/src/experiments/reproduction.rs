@@ -2,23 +2,25 @@
 
 use std::ops::Range;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use rayon::prelude::*;
 use tlbkit::Policy;
 use tlbkit_machine::{Machine, Noise};
-use tlbkit_output::policy;
-use tlbkit_output::svg::{Curve, Draw, Ink, Plot, Point};
 use tlbkit_sim::Sweep;
 use tlbkit_sim::statistics::mean;
 use tlbkit_sim::{KernelSettings, PerVmaLocks, Run, RunOutcome};
 use tlbkit_workloads::Workload;
 
 use crate::lab::compare::compared_rows;
-use crate::lab::named_run::workload;
+use crate::lab::named_run::{machine, workload};
 use crate::lab::preset_kernel::kernel_of;
 use crate::output::report::Table;
+use crate::published::expected::Expected;
 use crate::published::experiment::{Experiment, Note, Value};
 use crate::published::figure::Figure;
+use crate::published::key::{Axis, Key};
+use tlbkit_output::policy;
+use tlbkit_output::svg::Plot;
 
 /// What the reproduction of one published result gives.
 #[derive(Default)]
@@ -39,12 +41,14 @@ pub(crate) struct Produced {
 pub(crate) struct Reproduction {
     pub(crate) experiment: Experiment,
     pub(crate) machine: Machine,
-    /// The seed of the first of several runs that differ by their seeds; those after it have the next ones.
-    pub(crate) first_seed: u64,
+    /// Which figures the experiment expects, in their order.
+    pub(super) keys: Vec<Key>,
+    /// What varies from figure to figure, if anything does.
+    pub(super) axis: Option<Axis>,
 }
 
-/// The first seed of an experiment on its file's own machine.
-pub(crate) const FIRST_SEED: u64 = 1;
+/// The seed of the first of several runs that differ by their seeds; those after it have the next ones.
+const FIRST_SEED: u64 = 1;
 
 /// How a set-up says who takes a per-VMA lock.
 const PER_VMA_LOCKS: [(&str, PerVmaLocks); 2] = [("none", PerVmaLocks::Absent), ("for faults", PerVmaLocks::ForFaults)];
@@ -52,15 +56,32 @@ const PER_VMA_LOCKS: [(&str, PerVmaLocks); 2] = [("none", PerVmaLocks::Absent), 
 const SWEEPS: [(&str, Sweep); 2] = [("drains", Sweep::Drains), ("leaves", Sweep::Leaves)];
 
 impl Reproduction {
-    /// The policy that the experiment calls `id`, and the preset that it starts from.
-    fn policy(&self, id: &str) -> Result<(Policy, &str)> {
-        let choices = &self.experiment.setup.policies;
-        let choice = choices.iter().find(|choice| choice.id == id).with_context(|| format!("no policy {id}"))?;
+    /// Takes the quantities of `experiment` apart, and reads its machine.
+    pub(crate) fn new(experiment: Experiment) -> Result<Self> {
+        let policies: Vec<_> = experiment.setup.policies.iter().map(|policy| policy.id.as_str()).collect();
+        let key = |quantity: &String| {
+            let key = Key::parse(quantity, &policies);
+            key.with_context(|| format!("experiment {}: {quantity}: measures nothing that is known", experiment.id))
+        };
+        let keys = experiment.expected.iter().map(|expected| key(&expected.quantity)).collect::<Result<Vec<_>>>()?;
+        let axis = keys.iter().find_map(|(_, axis)| *axis);
+        let keys = keys.into_iter().map(|(key, _)| key).collect();
+        Ok(Self { machine: machine(&experiment.setup.machine)?, keys, axis, experiment })
+    }
+
+    /// The policy at this place of the set-up, and the preset that it starts from.
+    fn policy(&self, place: usize) -> Result<(Policy, &str)> {
+        let choice = self.experiment.setup.policies.get(place).context("the set-up has too few policies")?;
         let mut policy = policy::parse(&choice.preset)?;
         for (key, value) in &choice.settings {
-            policy.set(key, value).map_err(|error| anyhow::anyhow!("policy {id}: {error}"))?;
+            policy.set(key, value).map_err(|error| anyhow::anyhow!("policy {}: {error}", choice.id))?;
         }
         Ok((policy, &choice.preset))
+    }
+
+    /// The names of the policies.
+    pub(super) fn policy_names(&self) -> impl Iterator<Item = &str> {
+        self.experiment.setup.policies.iter().map(|policy| policy.id.as_str())
     }
 
     /// A number of the set-up.
@@ -86,10 +107,10 @@ impl Reproduction {
         workload(name, &of_setup.chain(settings.iter().cloned()).collect::<Vec<_>>())
     }
 
-    /// A run on the experiment's machine under the policy that it calls `policy`, in the kernel of its preset, or as
+    /// A run on the experiment's machine under the policy at the place `policy`, in the kernel of its preset, or as
     /// the set-up says where the document's kernel differs from that. It has noise, and no limit unless the caller sets
     /// one.
-    pub(crate) fn run(&self, policy: &str, workload: Workload) -> Result<Run<'_>> {
+    pub(crate) fn run(&self, policy: usize, workload: Workload) -> Result<Run<'_>> {
         let (policy, preset) = self.policy(policy)?;
         let kernel = kernel_of(preset);
         let kernel = KernelSettings {
@@ -109,18 +130,6 @@ impl Reproduction {
         Ok(Some(meant))
     }
 
-    /// A run as [`run`](Self::run) makes it, which has the length of the set-up and samples of its score.
-    pub(crate) fn run_of_length(&self, policy: &str, workload: Workload) -> Result<Run<'_>> {
-        let limit_cycles = Some(self.milliseconds(self.number("length")?));
-        Ok(Run { limit_cycles, ..self.run_with_samples(policy, workload)? })
-    }
-
-    /// A run as [`run`](Self::run) makes it, which notes its score after each stretch of the set-up.
-    pub(crate) fn run_with_samples(&self, policy: &str, workload: Workload) -> Result<Run<'_>> {
-        let sample_cycles = Some(self.milliseconds(self.number("stretch")?));
-        Ok(Run { sample_cycles, ..self.run(policy, workload)? })
-    }
-
     /// `run` once for each seed of the set-up.
     pub(crate) fn seeds<'l>(&self, run: &Run<'l>) -> Result<Vec<Run<'l>>> {
         let seeds = self.seeds_of(self.number("seeds")? as u64);
@@ -129,12 +138,19 @@ impl Reproduction {
 
     /// The seeds of `runs` runs.
     pub(crate) fn seeds_of(&self, runs: u64) -> Range<u64> {
-        self.first_seed..self.first_seed + runs
+        FIRST_SEED..FIRST_SEED + runs
     }
 
-    /// The expected figure `quantity` as the mean of ours, a seed each.
-    pub(crate) fn mean(&self, quantity: &str, samples: &[f64]) -> Result<Figure> {
-        Ok(self.figure(quantity, mean(samples))?.over(samples))
+    /// The part of `run` from the one end of the window that the set-up has to the other, for each seed.
+    pub(super) fn windows(&self, run: &Run<'_>) -> Result<Vec<Window>> {
+        let end = |end: &str| {
+            let limit_cycles = Some(self.milliseconds(self.number(end)?));
+            self.seeds(&Run { limit_cycles, ..run.clone() })
+        };
+        let ends = [end("window_begin")?, end("window_end")?];
+        let outcomes = ends.par_iter().map(|runs| execute_all(runs)).collect::<Result<Vec<_>>>()?;
+        let [short, long] = <[_; 2]>::try_from(outcomes).unwrap_or_default();
+        Ok(short.into_iter().zip(long).map(|(short, long)| Window { short: Some(short), long }).collect())
     }
 
     /// The cycles of a number of simulated milliseconds.
@@ -142,15 +158,26 @@ impl Reproduction {
         (milliseconds * self.machine.system.frequency_mhz.value * 1e3) as u64
     }
 
-    /// The expected figure `quantity` with our value.
-    pub(crate) fn figure(&self, quantity: &str, ours: f64) -> Result<Figure> {
-        self.experiment.figure(quantity, ours)
+    /// The expected figure with our value, and the samples of which it is the mean, if there are several.
+    pub(crate) fn figure(&self, key: Key, ours: f64, samples: &[f64]) -> Result<Figure> {
+        Ok(Figure::new(self.expected(key)?, ours).over(samples))
     }
 
-    /// What the document gives for `quantity`.
-    pub(crate) fn published(&self, quantity: &str) -> Result<f64> {
-        let expected = self.experiment.expected(quantity)?;
-        expected.published.with_context(|| format!("the document gives no {quantity}"))
+    /// The expected figure as the mean of ours, a seed each.
+    pub(crate) fn mean(&self, key: Key, samples: &[f64]) -> Result<Figure> {
+        self.figure(key, mean(samples), samples)
+    }
+
+    /// What the file expects of this figure.
+    pub(super) fn expected(&self, key: Key) -> Result<&Expected> {
+        let place = self.keys.iter().position(|expected| *expected == key);
+        let place = place.with_context(|| format!("{} expects no such figure: {key:?}", self.experiment.id))?;
+        Ok(&self.experiment.expected[place])
+    }
+
+    /// What the document gives, if it gives a number.
+    pub(crate) fn published(&self, key: Key) -> Result<Option<f64>> {
+        Ok(self.expected(key)?.published)
     }
 
     /// The notes, with the number that each `{name}` stands for: the note's own, one of the set-up, or one of `facts`.
@@ -178,13 +205,14 @@ impl Reproduction {
     }
 
     /// The policies side by side, by the first run of each.
-    pub(crate) fn compare(&self, title: &str, outcomes: &[(&str, RunOutcome)]) -> Table {
+    pub(crate) fn compare(&self, title: &str, first: impl IntoIterator<Item = RunOutcome>) -> Table {
+        let outcomes: Vec<_> = self.policy_names().zip(first).collect();
         let head = ["quantity"].into_iter().chain(outcomes.iter().map(|(name, _)| *name)).map(String::from).collect();
-        let (machine, length) = (&self.experiment.setup.machine, length(outcomes));
+        let (machine, length) = (&self.experiment.setup.machine, length(&outcomes));
         Table::Grid {
             title: format!("{title}, {machine}: seed 1 alone, {length} of simulated time from start to end"),
             head,
-            rows: compared_rows(outcomes),
+            rows: compared_rows(&outcomes),
         }
     }
 }
@@ -202,24 +230,10 @@ pub(crate) fn execute_all(runs: &[Run<'_>]) -> Result<Vec<RunOutcome>> {
     runs.par_iter().map(|run| Ok(run.execute()?)).collect()
 }
 
-/// Executes all of `series`, each a run with its seeds, in parallel.
-pub(crate) fn execute_series(series: &[Vec<Run<'_>>]) -> Result<Vec<Vec<RunOutcome>>> {
-    series.par_iter().map(|runs| execute_all(runs)).collect()
-}
-
 /// Units a second, without the start of the run if it took samples; a start that was not over counts as half of the
 /// time. The length of a run is a number of the experiment's file, whose source says what a longer one would give.
 pub(crate) fn rate(outcome: &RunOutcome) -> f64 {
     outcome.latest.map_or(outcome.score_per_second, |latest| latest.score_per_second)
-}
-
-/// The outcomes of the first seed, each with its policy: `outcomes` has those of all seeds, policy by policy.
-pub(crate) fn of_first_seed<'p>(
-    policies: impl IntoIterator<Item = &'p str>,
-    outcomes: impl IntoIterator<Item = Vec<RunOutcome>>,
-) -> Vec<(&'p str, RunOutcome)> {
-    let first = outcomes.into_iter().filter_map(|seeds| seeds.into_iter().next());
-    policies.into_iter().zip(first).collect()
 }
 
 /// What `of` makes of each outcome.
@@ -227,63 +241,16 @@ pub(crate) fn each<T>(outcomes: &[T], of: impl Fn(&T) -> f64) -> Vec<f64> {
     outcomes.iter().map(of).collect()
 }
 
-/// A quantity that a file has for several numbers of tasks: which numbers these are, and the curve of ours beside the
-/// published one.
-///
-/// The quantity, by how its name begins in the file; the number of tasks follows.
-#[derive(Clone, Copy)]
-pub(super) struct ByTasks(pub(super) &'static str);
-
-impl ByTasks {
-    /// What the file calls it for so many.
-    pub(super) fn name(self, tasks: u64) -> String {
-        format!("{}{tasks}", self.0)
-    }
-
-    /// The numbers of tasks that the file expects it for, and the one of them whose outcomes are set out in full.
-    pub(super) fn counts(self, reproduction: &Reproduction) -> Result<(Vec<u64>, u64)> {
-        let expected = reproduction.experiment.expected.iter();
-        let counts = expected.filter_map(|expected| expected.quantity.strip_prefix(self.0)?.parse().ok());
-        let (counts, compared) = (Vec::from_iter(counts), reproduction.number("compared")? as u64);
-        let name = self.name(compared);
-        ensure!(counts.contains(&compared), "compared = {compared}: the file expects no `{name}`");
-        Ok((counts, compared))
-    }
-
-    /// What is published for these numbers, and `ours`, in their order.
-    pub(super) fn curves(self, reproduction: &Reproduction, counts: &[u64], ours: &[f64]) -> Result<Vec<Curve>> {
-        let published =
-            counts.iter().map(|&tasks| reproduction.published(&self.name(tasks))).collect::<Result<Vec<_>>>()?;
-        let point = |(&tasks, &y): (&u64, &f64)| Point { x: tasks as f64, y, spread: None };
-        let curve = |ink, label: &str, values: &[f64]| Curve {
-            label: label.into(),
-            ink,
-            tone: 0,
-            draw: Draw::Both,
-            points: counts.iter().zip(values).map(point).collect(),
-        };
-        Ok(vec![curve(Ink::Published, "published", &published), curve(Ink::Ours, "ours", ours)])
-    }
-}
-
-/// The parameters of a set-up that say where the part begins and ends, in milliseconds.
-pub(super) const WINDOW_ENDS: [&str; 2] = ["window_begin", "window_end"];
-
 /// A part in the middle of a run: the same run is made twice, to two lengths, and what the shorter one spent is taken
-/// off, so that the start of the run does not count.
+/// off, so that the start of the run does not count. Where there is no shorter one, it is the whole run.
 pub(super) struct Window {
-    pub(super) short: RunOutcome,
+    pub(super) short: Option<RunOutcome>,
     pub(super) long: RunOutcome,
 }
 
 impl Window {
-    /// A window for each seed: the two lists have the outcomes of the same seeds in the same order.
-    pub(super) fn of_seeds(short: Vec<RunOutcome>, long: Vec<RunOutcome>) -> Vec<Self> {
-        short.into_iter().zip(long).map(|(short, long)| Self { short, long }).collect()
-    }
-
     /// What `of` counts between begin and end.
     pub(super) fn spent(&self, of: &dyn Fn(&RunOutcome) -> u64) -> f64 {
-        of(&self.long) as f64 - of(&self.short) as f64
+        of(&self.long) as f64 - self.short.as_ref().map_or(0, of) as f64
     }
 }

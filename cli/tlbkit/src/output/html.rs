@@ -5,7 +5,9 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use maud::{Markup, PreEscaped, html};
+
 use tlbkit_output::kind::Kind;
+use tlbkit_output::svg::{Plot, RatioRow, Ratios};
 use tlbkit_output::{file, page};
 
 use super::number;
@@ -13,6 +15,7 @@ use super::report::{Report, Section, Table};
 use crate::published::claim::Claim;
 use crate::published::expected::FigureKind;
 use crate::published::figure::{Figure, Verdict};
+use crate::published::headline::{HeadlineRow, Outcome};
 use crate::published::tally::Tally;
 
 /// Refuses a report that could not be put in its place: asked before the long work whose result goes there. It leaves
@@ -43,7 +46,8 @@ fn page(report: &Report) -> String {
     let body = html! {
         p { (report.about) }
         @if !report.command.is_empty() { p.soft { "Made by " code { (report.command) } "." } }
-        (summary(report))
+        (documents(report))
+        (validation(report))
         @for section in &report.sections { (section_of(section)) }
         @if !report.compared.is_empty() {
             section id="policies" {
@@ -56,16 +60,63 @@ fn page(report: &Report) -> String {
     page::around(&report.title, &body)
 }
 
-/// One row per result, and how far to trust the whole.
-fn summary(report: &Report) -> Markup {
+/// A panel for each document: what it claims, what was published and ours, and whether that holds.
+fn documents(report: &Report) -> Markup {
+    html! { div.panels {
+        @for section in &report.sections { @if let Some((says, rows)) = &section.headline {
+            article.panel {
+                h3 { a href={ "#" (section.id) } { (section.title) } }
+                p.source { (section.by) }
+                p { (says) }
+                @if let Some(first) = rows.first() { p.answer { (outcome(first.outcome)) } }
+                @for (index, row) in rows.iter().enumerate() { (gauge(row, index)) }
+            }
+        } }
+    } }
+}
+
+/// Two bars with their numbers: a figure of a claim, as published and as ours.
+fn gauge(row: &HeadlineRow, index: usize) -> Markup {
+    let text = number::figure_text(&row.figure);
+    let unit = &row.figure.expected.unit;
+    let [published, ours] = [row.figure.expected.published, row.figure.ours].map(|value| value.unwrap_or(0.0).abs());
+    let longest = published.max(ours).max(row.figure.expected.band.map_or(0.0, |[_, high]| high.abs()));
+    let bar = |value: f64| format!("width:{:.0}%", 100.0 * value / longest.max(f64::MIN_POSITIVE));
+    html! {
+        h4 { (row.says) @if index > 0 { ": " (outcome(row.outcome)) } }
+        div.gauge {
+            @if row.figure.expected.published.is_some() {
+                div.published style=(bar(published)) {} span { (text.published) " " (unit) " published" }
+            }
+            div.ours style=(bar(ours)) {} span { (number::fixed(row.figure.ours.unwrap_or(f64::NAN), number::row_digits(&row.figure))) " " (unit) " ours" }
+        }
+    }
+}
+
+/// The colour only repeats the words.
+fn outcome(outcome: Outcome) -> Markup {
+    match outcome {
+        Outcome::Holds => html! { span.good { "\u{2713} " (outcome.words()) } },
+        Outcome::InDirection(_) => html! { span.warn { "\u{25b3} " (outcome.words()) } },
+        Outcome::Misses(_) => html! { span.bad { "\u{2717} " (outcome.words()) } },
+    }
+}
+
+/// The picture of all rates and times, one row for each result, and how far to trust the whole.
+fn validation(report: &Report) -> Markup {
     let all: Vec<Figure> = report.sections.iter().flat_map(|section| section.figures.clone()).collect();
     html! {
-        section id="summary" {
+        section id="validation" {
+            h2 { "Where the simulator may be trusted" }
+            @if let Some(ratios) = report.validation() {
+                p { (trust(&ratios)) }
+                figure { (PreEscaped(Plot::Ratios(ratios).svg("validation-plot"))) }
+            }
             div.scroll { table.figures.counts {
                 thead { tr {
-                    th { "result" } @for claim in Claim::ALL { th { (claim.word()) } } th { "rules" }
+                    th { "predictions in band" } @for claim in Claim::ALL { th { (claim.word()) } } th { "rules" }
                     th { "known misses" } th { "mean error, median" } th { "of the null models" }
-                    th.left { "verdict" }
+                    th.left { "verdicts" }
                 } }
                 tbody {
                     @for section in &report.sections {
@@ -74,16 +125,30 @@ fn summary(report: &Report) -> Markup {
                     @if report.sections.len() > 1 { (summary_row(&html! { strong { "all" } }, &all)) }
                 }
             } }
-            p.soft {
-                "Predictions in band, by what they claim; nothing was fitted to them. Beside each stands a null model: "
-                "what a sceptic would have written in one line. A prediction is strong if its band excludes the null "
-                "model's value and was written before the result was seen, tautological if it could not have come "
-                "out otherwise, and weak otherwise. The errors are those of all strong and weak predictions with "
-                "a published value other than zero. A known miss has its reason under it: the model is wrong there, \
-                 and that was recorded. A verdict has changed when it is no longer what was recorded."
+            details {
+                summary { "What the words mean" }
+                p.soft {
+                    "Nothing was fitted to a prediction. Beside each stands a null model: what a sceptic would have "
+                    "written in one line. A prediction is strong if its band excludes the null model's value and was "
+                    "written before the result was seen, tautological if it could not have come out otherwise, and weak "
+                    "otherwise. The errors are those of all strong and weak predictions with a published value other "
+                    "than zero. A known miss has its reason under it: the model is wrong there, and that was recorded. "
+                    "A verdict has changed when it is no longer what was recorded."
+                }
             }
         }
     }
+}
+
+/// How many of the picture's figures lie in its band, ours and the null models'.
+fn trust(ratios: &Ratios) -> String {
+    let sum = |count: &dyn Fn(&RatioRow) -> usize| ratios.rows.iter().map(count).sum::<usize>();
+    let (held, all) = (sum(&RatioRow::held), sum(&|row| row.marks.len()));
+    let [by_null, nulls] = [0, 1].map(|place| sum(&|row| row.held_by_null()[place]));
+    format!(
+        "{held} of {all} predicted rates and times lie within 25 % of what was published, and {by_null} of {nulls} of \
+         their null models. Rows whose filled marks lie in the band are where the simulator may be trusted."
+    )
 }
 
 fn summary_row(name: &Markup, figures: &[Figure]) -> Markup {
@@ -105,12 +170,11 @@ fn summary_row(name: &Markup, figures: &[Figure]) -> Markup {
     } }
 }
 
-/// Whether all verdicts are as recorded. That some are, and are misses, is no success of the model.
+/// Whether all verdicts are as recorded.
 fn recorded(tally: &Tally) -> Markup {
-    match (tally.changed, tally.known_misses) {
-        (0, 0) => html! { span.good { "\u{2713} as recorded" } },
-        (0, _) => html! { span.warn { "\u{25b3} misses, as recorded" } },
-        (changed, _) => html! { span.bad { "\u{2717} " (changed) " changed" } },
+    match tally.changed {
+        0 => html! { "as recorded" },
+        changed => html! { span.bad { "\u{2717} " (changed) " changed" } },
     }
 }
 
@@ -276,9 +340,10 @@ fn fitted_row(figure: &Figure) -> Markup {
 
 #[cfg(test)]
 mod tests {
+    use tlbkit_output::svg::{Axis, BarGroup, Bars, Ink, Plot, Scale};
+
     use super::*;
     use crate::published::read::builtin;
-    use tlbkit_output::svg::{Axis, BarGroup, Bars, Ink, Plot, Scale};
 
     /// Two results whose figures are the published ones.
     fn report() -> Report {
@@ -329,11 +394,17 @@ mod tests {
     }
 
     #[test]
-    fn a_result_that_misses_does_not_look_like_one_that_holds() {
-        let of = |known_misses, changed| recorded(&Tally { known_misses, changed, ..Tally::default() }).into_string();
-        assert_eq!(of(0, 0), "<span class=\"good\">\u{2713} as recorded</span>");
-        assert_eq!(of(2, 0), "<span class=\"warn\">\u{25b3} misses, as recorded</span>");
-        assert_eq!(of(2, 1), "<span class=\"bad\">\u{2717} 1 changed</span>");
+    fn a_panel_says_what_is_claimed_and_whether_it_holds_and_the_picture_what_to_trust() {
+        let mut report = report();
+        let page = page(&report);
+        let panel = page.split("class=\"panel\"").nth(1).unwrap();
+        assert!(panel.contains("<p class=\"answer\"><span class=\"good\">\u{2713} holds</span>"), "{panel}");
+        assert!(panel.contains("1.80 us published") && panel.contains("1.80 us ours"), "{panel}");
+        assert!(page.contains("5 of 5 predicted rates and times lie within 25 %"), "{page}");
+        assert!(page.contains("id=\"validation-plot-title\""), "{page}");
+        report.sections[0].headline.as_mut().unwrap().1[0].outcome = Outcome::Misses(Some(3.0));
+        let page = super::page(&report);
+        assert!(page.contains("<span class=\"bad\">\u{2717} misses, 3.0 times too large</span>"));
     }
 
     #[test]
@@ -377,7 +448,7 @@ mod tests {
             figure.expected.known_miss = None;
         }
         let before = page(&report);
-        assert!(!before.contains("\u{2717}") && before.contains("\u{2713} as recorded"));
+        assert!(!before.contains("\u{2717}") && before.contains(">as recorded</td>"));
         report.sections[0].figures[1].ours = Some(f64::MAX);
         let after = page(&report);
         assert_eq!(after.matches("\u{2717} changed: misses").count(), 1);

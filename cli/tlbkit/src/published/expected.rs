@@ -18,6 +18,8 @@ pub(crate) enum FigureKind {
     Prior,
     /// Nothing was fitted to it.
     Prediction,
+    /// Shown beside what was published; the model claims nothing about it.
+    Shown,
 }
 
 impl FigureKind {
@@ -28,6 +30,7 @@ impl FigureKind {
             FigureKind::Calibrated => "calibrated",
             FigureKind::Prior => "prior",
             FigureKind::Prediction => "prediction",
+            FigureKind::Shown => "shown",
         }
     }
 }

@@ -7,6 +7,7 @@ use serde::Deserialize;
 
 use super::expected::{Expected, FigureKind};
 use super::figure::Figure;
+use super::headline::Headline;
 use super::rule::Rule;
 
 /// The document that published the result.
@@ -67,6 +68,8 @@ pub(crate) struct PolicyChoice {
     /// Fields of the policy set otherwise than in the preset.
     #[serde(default)]
     pub(crate) settings: BTreeMap<String, String>,
+    /// What runs on this side, where it is not the workload of all.
+    pub(crate) workload: Option<String>,
 }
 
 /// What has to run.
@@ -129,6 +132,8 @@ pub(crate) struct Experiment {
     pub(crate) title: String,
     /// What it is about, in a paragraph.
     pub(crate) intro: String,
+    /// What its document claims, where it is one of those that the project is for.
+    pub(crate) headline: Option<Headline>,
     /// Why some predictions carry no band; empty where all do.
     pub(crate) unjudged: String,
     /// The document.
@@ -153,12 +158,14 @@ impl Experiment {
     }
 
     /// What is expected of `quantity`.
+    #[cfg(test)]
     pub(crate) fn expected(&self, quantity: &str) -> Result<&Expected> {
         let mut expected = self.expected.iter();
         let found = expected.find(|expected| expected.quantity == quantity);
         found.with_context(|| format!("{} expects no figure `{quantity}`", self.id))
     }
 
+    #[cfg(test)]
     /// The figure for `quantity` when this implementation gives `ours`.
     pub(crate) fn figure(&self, quantity: &str, ours: f64) -> Result<Figure> {
         Ok(Figure::new(self.expected(quantity)?, ours))

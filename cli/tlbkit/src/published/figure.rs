@@ -32,7 +32,7 @@ pub(crate) enum Verdict {
     NowInBand,
     /// There is no value.
     Absent,
-    /// A prediction without a band.
+    /// It is shown beside what was published, or there is no band.
     Shown,
     /// Something was fitted to it, so it is no evidence.
     Fitted,
@@ -146,6 +146,7 @@ impl Figure {
             _ if self.ours.is_none() => Verdict::Absent,
             FigureKind::Calibrated => Verdict::Fitted,
             FigureKind::Input | FigureKind::Prior => Verdict::Set,
+            FigureKind::Shown => Verdict::Shown,
             FigureKind::Prediction if self.expected.band.is_none() => Verdict::Shown,
             FigureKind::Prediction => match (self.is_ok(), &self.expected.known_miss) {
                 (true, None) => Verdict::InBand,

@@ -5,6 +5,8 @@ mod column;
 pub(crate) mod expected;
 pub(crate) mod experiment;
 pub(crate) mod figure;
+pub(crate) mod headline;
+pub(crate) mod key;
 mod place;
 pub(crate) mod read;
 mod rule;

@@ -13,6 +13,7 @@ use super::claim::{NullModel, Sceptic};
 use super::column::{RawColumn, expand};
 use super::expected::{Expected, FigureKind, RawBand};
 use super::experiment::{Experiment, Note, PublishedSetup, PublishedTable, Source, Value};
+use super::headline::{Headline, HeadlineFigure, NOTHING};
 use super::place::FilePosition;
 use super::rule::Rule;
 
@@ -25,6 +26,7 @@ struct Raw {
     intro: String,
     #[serde(default)]
     unjudged: String,
+    claim: Option<Spanned<Headline>>,
     source: Source,
     setup: PublishedSetup,
     #[serde(default)]
@@ -82,9 +84,13 @@ pub(crate) fn experiment(file: &str, text: &str) -> Result<Experiment> {
         check_rule(&at(rule.span().start), rule.get_ref(), &expected)?;
         rules.push(rule.into_inner());
     }
+    let headline = raw.claim.map(|claim| {
+        check_headline(&at(claim.span().start), claim.get_ref(), &expected, &rules).map(|()| claim.into_inner())
+    });
+    let headline = headline.transpose()?;
     let (intro, unjudged) = (raw.intro.trim().to_owned(), raw.unjudged.trim().to_owned());
     let (id, title, source, setup, notes) = (raw.id, raw.title, raw.source, raw.setup, raw.note);
-    Ok(Experiment { id, title, intro, unjudged, source, setup, notes, tables, expected, rules })
+    Ok(Experiment { id, title, intro, headline, unjudged, source, setup, notes, tables, expected, rules })
 }
 
 /// Serde's error on one line.
@@ -161,6 +167,19 @@ fn check_expected(place: &FilePosition<'_>, unjudged: &str, expected: &[Expected
             _ => continue,
         };
         return Err(place.error("quantity", &one.quantity, limit));
+    }
+    Ok(())
+}
+
+fn check_headline(place: &FilePosition<'_>, headline: &Headline, expected: &[Expected], rules: &[Rule]) -> Result<()> {
+    let is_expected = |quantity: &str| expected.iter().any(|expected| expected.quantity == quantity);
+    for figure in &headline.figures {
+        let HeadlineFigure { quantity, from, .. } = figure;
+        let is_known = is_expected(quantity) || rules.iter().any(|rule| rule.quantity == *quantity);
+        let from = from.as_deref().filter(|from| *from != NOTHING && !is_expected(from));
+        if let Some(unknown) = (!is_known).then_some(quantity.as_str()).or(from) {
+            return Err(place.error("claim", unknown, "no figure of the file"));
+        }
     }
     Ok(())
 }
@@ -260,9 +279,9 @@ mod tests {
         let message = fault(STORM, "rows = [10, 15,", "rows = [11, 15,");
         assert!(message.ends_with("in_view_rows = 11: no row begins with it"), "{message}");
         let start = BATCH.find("unjudged").unwrap();
-        let end = BATCH.find("[source]").unwrap();
+        let end = BATCH.find("[claim]").unwrap();
         let message = fault(BATCH, &BATCH[start..end], "");
-        assert!(message.contains("time, change, deviation of one run: a prediction needs a band, a note"), "{message}");
+        assert!(message.contains("only gathering: a prediction needs a band, a note"), "{message}");
         let message = fault(PCID, "time, pages 0, nopcid", "time, pages 0, pcid");
         assert!(message.contains("must be unique"), "{message}");
     }
