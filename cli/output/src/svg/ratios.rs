@@ -1,5 +1,5 @@
-//! What was predicted by what was published: a row for each result, a mark for each figure along a logarithmic axis, and
-//! a band around one. Where the filled marks lie in it, the simulator may be trusted.
+//! What was predicted by what was published: a row for each result, a mark for each figure along a logarithmic axis,
+//! and a band around one. Where the filled marks lie in it, the simulator may be trusted.
 
 use super::axis::{Axis, Scale, Span};
 use super::canvas::{Anchor, Canvas, WIDTH, text_width};
@@ -7,7 +7,7 @@ use super::legend::{self, Ink, Swatch, mark};
 use crate::number;
 
 /// How far from one the band reaches.
-pub const BAND: f64 = 0.25;
+const BAND: f64 = 0.25;
 
 /// Ratios of one plot.
 #[derive(Clone, Debug)]

@@ -11,8 +11,8 @@ const CURVE_POINTS: usize = 4;
 /// A figure beside its key.
 type Row<'f> = (Key, &'f Figure);
 
-/// A picture for each family of figures: those of one unit whose measures have one name before the comma. Bars of several
-/// policies have a picture for each amount.
+/// A picture for each family of figures: those of one unit whose measures have one name before the comma. Bars of
+/// several policies have a picture for each amount.
 pub(crate) fn of(reproduction: &Reproduction, figures: &[Figure]) -> Vec<Plot> {
     let rows = || reproduction.keys.iter().copied().zip(figures).filter(|(key, _)| is_drawn(key.measure));
     let mut amounts: Vec<_> = rows().filter_map(|(key, _)| key.at).collect();

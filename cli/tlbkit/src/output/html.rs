@@ -78,6 +78,7 @@ fn documents(report: &Report) -> Markup {
 /// Two bars with their numbers: a figure of a claim, as published and as ours.
 fn gauge(row: &HeadlineRow, index: usize) -> Markup {
     let text = number::figure_text(&row.figure);
+    let mean = text.ours.split(" +-").next().unwrap_or_default();
     let unit = &row.figure.expected.unit;
     let [published, ours] = [row.figure.expected.published, row.figure.ours].map(|value| value.unwrap_or(0.0).abs());
     let longest = published.max(ours).max(row.figure.expected.band.map_or(0.0, |[_, high]| high.abs()));
@@ -88,7 +89,7 @@ fn gauge(row: &HeadlineRow, index: usize) -> Markup {
             @if row.figure.expected.published.is_some() {
                 div.published style=(bar(published)) {} span { (text.published) " " (unit) " published" }
             }
-            div.ours style=(bar(ours)) {} span { (number::fixed(row.figure.ours.unwrap_or(f64::NAN), number::row_digits(&row.figure))) " " (unit) " ours" }
+            div.ours style=(bar(ours)) {} span { (mean) " " (unit) " ours" }
         }
     }
 }
@@ -130,9 +131,9 @@ fn validation(report: &Report) -> Markup {
                 p.soft {
                     "Nothing was fitted to a prediction. Beside each stands a null model: what a sceptic would have "
                     "written in one line. A prediction is strong if its band excludes the null model's value and was "
-                    "written before the result was seen, tautological if it could not have come out otherwise, and weak "
-                    "otherwise. The errors are those of all strong and weak predictions with a published value other "
-                    "than zero. A known miss has its reason under it: the model is wrong there, and that was recorded. "
+                    "written before the result was seen, tautological if it could not have come out otherwise, and "
+                    "weak otherwise. The errors are those of all strong and weak predictions with a published value "
+                    "other than zero. A known miss has its reason under it: the model is wrong there, and that was recorded. "
                     "A verdict has changed when it is no longer what was recorded."
                 }
             }
