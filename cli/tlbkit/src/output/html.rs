@@ -133,8 +133,8 @@ fn validation(report: &Report) -> Markup {
                     "written in one line. A prediction is strong if its band excludes the null model's value and was "
                     "written before the result was seen, tautological if it could not have come out otherwise, and "
                     "weak otherwise. The errors are those of all strong and weak predictions with a published value "
-                    "other than zero. A known miss has its reason under it: the model is wrong there, and that was recorded. "
-                    "A verdict has changed when it is no longer what was recorded."
+                    "other than zero. A known miss has its reason under it: the model is wrong there, and that was "
+                    "recorded. A verdict has changed when it is no longer what was recorded."
                 }
             }
         }
