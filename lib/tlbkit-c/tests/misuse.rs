@@ -104,7 +104,7 @@ const ROWS: &[(&str, &[&str], &[&str])] = &[
     ("a number that no CPU has", &["a_cpu_that_is_none_is_refused"], &["a_bad_cpu_is_refused"]),
     (
         "a CPU was not brought up",
-        &["a_cpu_that_was_never_brought_up_is_told_nothing"],
+        &["a_cpu_that_was_never_brought_up_is_told_nothing", "a_cpu_that_was_not_brought_up_runs_no_space"],
         &["a_cpu_can_leave_and_come_back"],
     ),
     (

@@ -52,6 +52,9 @@ enum Notices {
 impl<H: Hardware> Cpu<'_, '_, H> {
     /// Loads `to`, for a task of that space which runs next (Linux: `switch_mm_irqs_off`). Does nothing if the space is
     /// loaded and running already.
+    ///
+    /// # Panics
+    /// With debug assertions, if this CPU was not brought up. Without them CR3 becomes 0 there.
     #[inline(always)]
     pub fn switch_to(&self, to: &AddressSpace<H::Set>, irqs: &IrqsOff) {
         self.assert_here();
@@ -62,6 +65,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         if left == Presence::lazy(to.id) {
             return self.leave_lazy(to);
         }
+        debug_assert!(!left.is_absent(), "CPU {} runs a space, and was not brought up", self.id.0);
         if self.has_flag(flag::LEAVING_WORK) {
             return self.switch_and_settle(left, to, irqs);
         }

@@ -191,6 +191,16 @@ fn a_cpu_that_was_never_brought_up_is_told_nothing() {
     assert!(!world.log(0).iter().any(|did| matches!(did, Did::Ipi(2))));
 }
 
+#[cfg(debug_assertions)]
+#[test]
+#[should_panic(expected = "CPU 2 runs a space, and was not brought up")]
+fn a_cpu_that_was_not_brought_up_runs_no_space() {
+    let world = World::new(Policy::default(), 3);
+    let space = world.space();
+    world.tlb.declare_stopped(CpuId(2));
+    world.switch(2, space);
+}
+
 #[test]
 fn c_25_a_cpu_that_resumes_drops_the_reference_it_held_lazily() {
     for lazy_references in [LazyReferences::Counted, LazyReferences::Awaited] {
