@@ -37,7 +37,7 @@ impl Need {
             Self::Rust(version) => {
                 (format!("rustup toolchain install {version} --profile minimal --no-self-update"), true)
             }
-            Self::Crates(folder) => (format!("sh {folder}/fetch.sh"), true),
+            Self::Crates(folder) => (format!("sh {}", fetcher(folder)), true),
         };
         if !may_install {
             return Some(format!("to have it, run: sudo {command}"));
@@ -60,9 +60,14 @@ impl Need {
                 libraries.is_ok_and(|found| Path::new(String::from_utf8_lossy(&found.stdout).trim()).is_dir())
             }
             Self::Rust(version) => answers(&["rustup", "run", version, "rustc", "--version"]),
-            Self::Crates(folder) => answers(&["sh", &format!("{folder}/fetch.sh"), "--offline"]),
+            Self::Crates(folder) => answers(&["sh", &fetcher(folder), "--offline"]),
         }
     }
+}
+
+/// The script that gets the crates of a workspace, or says by `--offline` whether they are there.
+fn fetcher(folder: &str) -> String {
+    root().unwrap_or_default().join(folder).join("fetch.sh").display().to_string()
 }
 
 /// What is missing of `needs` and cannot be installed.
