@@ -75,6 +75,7 @@ pub(crate) const STEPS: &[Step] = &[
          --lib --tests --no-fail-fast --quiet",
     ),
     step("loom", Beside, All, &[], "cargo xtask loom"),
+    step("historical bugs", Beside, All, &[], "cargo xtask mutants --quick"),
     step("published results", Beside, All, &[], "cargo xtask report"),
     step("kernel in emulators", Alone, All, &[BARE, QEMU], "cargo xtask qemu --short"),
     step("kernel in C", Alone, All, &[BARE, QEMU, GCC], "cargo xtask c-kernel"),
