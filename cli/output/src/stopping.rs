@@ -68,7 +68,7 @@ impl Stopping {
 
     /// The ending of a program that was ended by the signal, as a shell gives it.
     pub fn ending(&self) -> Ending {
-        Ending::AsCommand((BY_SIGNAL + self.signal() as i32) as u8)
+        Ending::AsCommand((BY_SIGNAL + self.signal()) as u8)
     }
 
     /// One that listens to nothing, for tests.
@@ -82,9 +82,10 @@ impl Stopping {
         self.0.store(SIGINT.cast_unsigned() as usize, Ordering::SeqCst);
     }
 
-    fn signal(&self) -> usize {
+    /// The number of the signal; 0 if nobody wants it to end.
+    pub fn signal(&self) -> i32 {
         // Partner: the SeqCst store in signal-hook's handler, in this thread or another.
-        self.0.load(Ordering::SeqCst)
+        self.0.load(Ordering::SeqCst) as i32
     }
 }
 

@@ -3,12 +3,13 @@
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus};
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
 use clap::Args;
 use tlbkit_host::recorder::Watched;
-use tlbkit_host::trial::{Count, Counting, Running};
+use tlbkit_host::trial::{Counting, Running};
 use tlbkit_trace::Summary;
 
 use tlbkit_output::stopping::{BY_SIGNAL, Stopping};
@@ -26,9 +27,6 @@ pub(crate) struct WatchArguments {
     /// End after so many seconds
     #[arg(long, value_name = "SECONDS")]
     duration: Option<f64>,
-    /// With the call stack of each flush
-    #[arg(long)]
-    pub(crate) stacks: bool,
     /// A command; all CPUs are watched while it runs, as what others do decides who must be told of a flush
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub(crate) command: Vec<OsString>,
@@ -37,12 +35,12 @@ pub(crate) struct WatchArguments {
 impl WatchArguments {
     /// To watch this command to its end.
     pub(crate) fn of_command(command: &[OsString]) -> Self {
-        Self { pid: None, all_cpus: false, duration: None, stacks: false, command: command.to_vec() }
+        Self { pid: None, all_cpus: false, duration: None, command: command.to_vec() }
     }
 
-    /// To watch a command, or all CPUs if none is given; with call stacks.
-    pub(crate) fn with_stacks(command: &[OsString], duration: Option<f64>) -> Self {
-        Self { pid: None, all_cpus: command.is_empty(), duration, stacks: true, command: command.to_vec() }
+    /// To watch a command, or all CPUs if none is given.
+    pub(crate) fn of_command_or_all(command: &[OsString], duration: Option<f64>) -> Self {
+        Self { pid: None, all_cpus: command.is_empty(), duration, command: command.to_vec() }
     }
 
     /// Whether it names somebody, and a sensible time.
@@ -84,8 +82,6 @@ pub(crate) struct WatchedRun {
     /// The command's exit status, as a shell gives it: 128 and the signal's number if one ended it. None without a
     /// command, or if it runs on.
     pub(crate) status: Option<u8>,
-    /// What the command used, if it has ended.
-    pub(crate) count: Option<Count>,
 }
 
 impl WatchedRun {
@@ -104,12 +100,7 @@ impl WatchedRun {
 
 impl Watching {
     /// Starts the command, if there is one. Under `--json` it writes to standard error: standard output is ours alone.
-    pub(crate) fn start(
-        subject: &WatchArguments,
-        format: Format,
-        stopping: Stopping,
-        counting: Counting,
-    ) -> Result<Self> {
+    pub(crate) fn start(subject: &WatchArguments, format: Format, stopping: Stopping) -> Result<Self> {
         let mut words = subject.command.iter();
         let command = words.next().map(|program| {
             let mut command = Command::new(program);
@@ -117,7 +108,7 @@ impl Watching {
                 command.stdout(std::io::stderr());
             }
             command.args(words);
-            Running::start(command, counting)
+            Running::start(command, Counting::NothingElse)
         });
         let limit = subject.duration.map(Duration::from_secs_f64);
         Ok(Self { command: command.transpose()?, started: Instant::now(), ended: None, limit, stopping })
@@ -137,15 +128,26 @@ impl Watching {
         Ok(is_over)
     }
 
-    /// Ends the watching. A command that has not ended runs on.
+    /// Ends the watching. A command that has not ended runs on if its time was up. A signal that ended us is passed on
+    /// to it, and it is waited for a while.
     pub(crate) fn finish(mut self) -> Result<WatchedRun> {
-        let count = match &mut self.command {
-            Some(command) => command.ended()?.cloned(),
+        let stopped_by = self.stopping.signal();
+        let status = match &mut self.command {
+            Some(command) => {
+                let mut waited = Duration::ZERO;
+                if stopped_by != 0 && command.ended()?.is_none() {
+                    command.pass_on(stopped_by);
+                    while command.ended()?.is_none() && waited < PATIENCE {
+                        sleep(LOOK_EVERY);
+                        waited += LOOK_EVERY;
+                    }
+                }
+                command.ended()?.map(|count| exit_status(count.status))
+            }
             None => None,
         };
         let seconds = self.ended.unwrap_or_else(|| self.started.elapsed()).as_secs_f64();
-        let status = count.as_ref().map(|count| exit_status(count.status));
-        Ok(WatchedRun { pid: self.command.as_ref().map(Running::id), seconds, status, count })
+        Ok(WatchedRun { pid: self.command.as_ref().map(Running::id), seconds, status })
     }
 }
 
@@ -154,6 +156,9 @@ pub(crate) fn exit_status(status: ExitStatus) -> u8 {
     let number = status.code().or_else(|| status.signal().map(|signal| BY_SIGNAL + signal));
     number.unwrap_or(1) as u8
 }
+
+/// How long a command that is to end may take.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// How often to look whether it is over: what a short command's time is off by.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(2);

@@ -1,8 +1,6 @@
 //! CPU time as the kernel counts it, in its ticks: what `/proc/stat` says of all CPUs, and `/proc/PID/stat` of one
 //! process (proc_pid_stat(5) and proc_stat(5)).
 
-use std::fs;
-
 /// What all CPUs did since the boot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct CpuTicks {
@@ -15,11 +13,6 @@ pub(crate) struct CpuTicks {
 }
 
 impl CpuTicks {
-    /// Until now; none if the kernel does not tell.
-    pub(crate) fn now() -> Option<Self> {
-        Self::parse(&fs::read_to_string("/proc/stat").ok()?)
-    }
-
     /// The first line of `/proc/stat`. Guest times are a part of user and nice.
     pub(crate) fn parse(stat: &str) -> Option<Self> {
         let [user, nice, system, idle, iowait, irq, softirq, stolen] =
@@ -69,7 +62,6 @@ mod tests {
         assert_eq!(CpuTicks::parse(stat), Some(CpuTicks { busy: 7_600_321, idle: 54_000, stolen: 80_000_000 }));
         assert_eq!(CpuTicks::parse("cpu  1 20\n"), None);
         assert_eq!(CpuTicks::parse("cpu  1 x 300 4000 50000 600000 7000000 80000000 0 0\n"), None, "no shift");
-        assert!(CpuTicks::now().is_some_and(|ticks| ticks.busy > 0));
     }
 
     #[test]

@@ -9,8 +9,8 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use tlbkit_host::recorder::{Available, EventRate, Order, Recorder, Stacks, busy_seconds, free_bytes};
-use tlbkit_host::trial::Counting;
+use tlbkit_host::recorder::{Available, Order, Recorder, Stacks, free_bytes};
+use tlbkit_output::note;
 use tlbkit_trace::{CompactWriter, Health, Summary, open};
 
 use super::watching::{LOOK_EVERY, WatchArguments, WatchedRun, Watching};
@@ -33,8 +33,6 @@ pub(crate) struct Recording<'a> {
     pub(crate) megabytes_max: u64,
     pub(crate) available: &'a Available,
     pub(crate) format: Format,
-    /// Told once, when a command has run for a second, how many events came.
-    pub(crate) after_second: &'a dyn Fn(&EventRate),
 }
 
 /// One recording, read again.
@@ -44,6 +42,8 @@ pub(crate) struct Recorded {
     pub(crate) file_bytes: u64,
     /// CPU time of the recorder itself, while it recorded.
     pub(crate) cpu_seconds: f64,
+    /// What it added for an event, from the cheapest kind to the dearest, in microseconds of CPU time.
+    pub(crate) event_us: [f64; 2],
     pub(crate) converted: Converted,
     pub(crate) end: End,
 }
@@ -66,7 +66,7 @@ impl Recording<'_> {
         let folder = tempfile::Builder::new().prefix("tlbkit-recording-").tempdir_in(parent);
         let folder = folder.with_context(|| parent.display().to_string())?;
         let perf_file = folder.path().join("perf.data");
-        let (run, cpu_seconds, end) = self.run(&perf_file)?;
+        let (run, cpu_seconds, event_us, end) = self.run(&perf_file)?;
         let compact = (!keep).then_some(self.output);
         let converted = convert(&perf_file, compact, old)?;
         let bytes = |path: &Path| fs::metadata(path).map(|data| data.len()).with_context(|| path.display().to_string());
@@ -76,14 +76,14 @@ impl Recording<'_> {
             old.make_room(&place)?;
             fs::rename(&perf_file, place).with_context(|| self.output.display().to_string())?;
         }
-        Ok(Recorded { run, perf_bytes, file_bytes: bytes(self.output)?, cpu_seconds, converted, end })
+        Ok(Recorded { run, perf_bytes, file_bytes: bytes(self.output)?, cpu_seconds, event_us, converted, end })
     }
 
-    fn run(&self, file: &Path) -> Result<(WatchedRun, f64, End)> {
+    fn run(&self, file: &Path) -> Result<(WatchedRun, f64, [f64; 2], End)> {
         let order = Order {
             events: self.available.events.clone(),
             watched: self.subject.watched(),
-            stacks: if self.subject.stacks { Stacks::Recorded } else { Stacks::Absent },
+            stacks: Stacks::Recorded,
             file: Some(file),
         };
         let place = Place::new(file, self.folder(), self.megabytes_max)?;
@@ -91,8 +91,7 @@ impl Recording<'_> {
         let mut recorder = Recorder::start(&order)?;
         recorder.wait_until_ready()?;
         let to_begin = recorder.cpu_seconds().unwrap_or(0.0);
-        let mut first = FirstSecond::begin(place.bytes());
-        let mut watching = Watching::start(self.subject, self.format, stopping, Counting::NothingElse)?;
+        let mut watching = Watching::start(self.subject, self.format, stopping)?;
         let mut end = End::WithSubject;
         let mut looked = Instant::now();
         while end == End::WithSubject && !watching.is_over()? && !recorder.is_over() {
@@ -101,13 +100,11 @@ impl Recording<'_> {
                 // It must write what it has buffered, or the size would say little.
                 recorder.nudge()?;
                 looked = Instant::now();
-                if let Some(rate) = first.rate(place.bytes()).filter(|_| !self.subject.command.is_empty()) {
-                    (self.after_second)(&rate);
-                }
             }
             if let Some(full) = place.is_full()? {
                 end = full;
                 recorder.stop();
+                note!("tlbscope: {}; the command runs on", full.words(place.bytes()));
             }
         }
         // A recorder that has ended leaves the command to its own end.
@@ -116,33 +113,10 @@ impl Recording<'_> {
         }
         let run = watching.finish()?;
         let cpu_seconds = recorder.cpu_seconds().map_or(0.0, |in_all| in_all - to_begin);
+        let event_us = recorder.event_us();
         recorder.stop();
         recorder.wait().with_context(|| format!("{}: nothing of the recording can be kept", self.output.display()))?;
-        Ok((run, cpu_seconds, end))
-    }
-}
-
-/// The first second of a recording.
-struct FirstSecond {
-    /// When it began, what was written before and how long the CPUs were busy before; none when it is over.
-    began: Option<(Instant, u64, f64)>,
-}
-
-impl FirstSecond {
-    fn begin(bytes: u64) -> Self {
-        Self { began: busy_seconds().map(|busy| (Instant::now(), bytes, busy)) }
-    }
-
-    /// How many events came in it; once, when it is over.
-    fn rate(&mut self, bytes: u64) -> Option<EventRate> {
-        let (began, bytes_before, busy_before) = self.began?;
-        let seconds = began.elapsed().as_secs_f64();
-        if seconds < 1.0 {
-            return None;
-        }
-        self.began = None;
-        let busy = busy_seconds()? - busy_before;
-        Some(EventRate::of_bytes(bytes.saturating_sub(bytes_before), seconds, busy))
+        Ok((run, cpu_seconds, event_us, end))
     }
 }
 
@@ -189,6 +163,17 @@ pub(crate) enum End {
     AtLimit,
     /// The disk is nearly full.
     AtFullDisk,
+}
+
+impl End {
+    /// Why it ended, for whoever waits for the command, when perf had written so many bytes.
+    fn words(self, bytes: u64) -> String {
+        match self {
+            Self::WithSubject => "the recording has ended".to_owned(),
+            Self::AtLimit => format!("the recording has ended at its limit, {bytes} bytes of perf.data"),
+            Self::AtFullDisk => "the recording has ended, as the disk is nearly full".to_owned(),
+        }
+    }
 }
 
 /// The space on a disk that a recording may take: how much of it is taken, and when the recording must end.

@@ -1,8 +1,8 @@
 //! The verbs of the command: one verb, one file, with a folder beside it where it has parts. No verb imports another.
 
-mod blame;
 mod calibrate;
 mod doctor;
+mod explain;
 mod record;
 mod replay;
 mod top;
@@ -32,8 +32,9 @@ enum Verb {
     Top(top::TopArguments),
     /// This machine's flushes and what caused them, into a file
     Record(record::RecordArguments),
-    /// Who flushes, why, what, and whom it interrupts: in a trace, or live
-    Blame(blame::BlameArguments),
+    /// What the TLB and what feeds it cost a program, why, and what to do: from a recording, or live
+    #[command(alias = "blame")]
+    Explain(explain::ExplainArguments),
     /// A recorded machine under other policies, beside what its own kernel counted
     Replay(replay::ReplayArguments),
     /// What to set on a recorded machine, and whether it is worth it
@@ -51,7 +52,7 @@ pub(crate) fn execute(arguments: &Arguments) -> Result<Ending> {
         Verb::Doctor(arguments) => doctor::execute(arguments, format),
         Verb::Top(arguments) => top::execute(arguments, format),
         Verb::Record(arguments) => record::execute(arguments, format),
-        Verb::Blame(arguments) => blame::execute(arguments, format),
+        Verb::Explain(arguments) => explain::execute(arguments, format),
         Verb::Replay(arguments) => replay::execute(arguments, format),
         Verb::Tune(arguments) => tune::execute(arguments, format),
         Verb::Try(arguments) => trying::execute(arguments, format),

@@ -4,7 +4,6 @@
 //! older than the last [`Recorder::nudge`], and its answer to the first one says that everything after is recorded.
 
 mod cost;
-mod rate;
 pub(crate) mod rights;
 
 use std::fs::{File, OpenOptions};
@@ -22,7 +21,6 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 pub use cost::EVENT_US;
-pub use rate::{EventRate, busy_seconds};
 pub use rights::{Available, available};
 
 use crate::error::{Error, Result};

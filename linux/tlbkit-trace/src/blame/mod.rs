@@ -19,7 +19,7 @@ pub use mapping::Mapping;
 pub use time::Owner;
 pub use why::Why;
 
-use crate::event::{Edge, Event, EventKind, FlushReason, FlushSize};
+use crate::event::{Edge, Event, EventKind, FlushReason, FlushSize, Syscall};
 use crate::names::{Code, Name, Names};
 use crate::summary::MOST_CPUS;
 use doing::{Doings, Purpose};
@@ -55,6 +55,10 @@ pub struct BlameRow {
 /// Counts and times of the flushes of one kind.
 #[derive(Clone, Default, Debug)]
 pub struct Counts {
+    /// How many system calls that flushed have ended.
+    pub calls: u64,
+    /// How many pages the ranges of these calls had.
+    pub named: u64,
     /// How often the thread itself flushed.
     pub flushes: u64,
     /// How many pages these flushes invalidated one by one.
@@ -110,6 +114,8 @@ impl Counts {
 
     /// Adds the counts of another row.
     pub fn add(&mut self, other: &Self) {
+        self.calls += other.calls;
+        self.named = self.named.saturating_add(other.named);
         self.flushes += other.flushes;
         self.pages = self.pages.saturating_add(other.pages);
         self.everything += other.everything;
@@ -172,6 +178,13 @@ pub struct Blame {
     has_flushes: bool,
 }
 
+/// How many pages the range of a system call has; 0 of a call without one.
+fn named_pages(call: Syscall, args: &[u64; 5]) -> u64 {
+    use Syscall::{Madvise, Mmap, Mprotect, Mremap, Msync, Munmap, PkeyMprotect};
+    let has_range = matches!(call, Madvise | Mmap | Mprotect | Mremap | Msync | Munmap | PkeyMprotect);
+    if has_range { args[1].div_ceil(4096) } else { 0 }
+}
+
 impl Blame {
     /// An account whose rows are only the flushes of the thread `tid`. Its [attribution](Self::attribution) is still
     /// that of the whole trace.
@@ -200,7 +213,10 @@ impl Blame {
         }
         self.cpus = self.cpus.max(event.cpu.saturating_add(1));
         let owner = self.people.meet(event);
-        self.times.runs(event.cpu, event.tid, owner, event.time_ns);
+        // The flush of a switch comes after the switch, and still names the thread before.
+        if !matches!(event.kind, EventKind::TlbFlush { reason: FlushReason::TaskSwitch, .. }) {
+            self.times.runs(event.cpu, event.tid, owner, event.time_ns);
+        }
         *self.events.entry(owner).or_default() += 1;
         match event.kind {
             EventKind::TlbFlush { reason, size } => self.flush(event, owner, (reason, size), names),
@@ -234,8 +250,10 @@ impl Blame {
                 let cpu_ns = cpu_ns();
                 let Some(left) = self.doings.leave(event.tid, call, cpu_ns) else { return };
                 if let Some((row, since_ns)) = left.row {
-                    let called_ns = &mut self.rows[row].called_ns;
-                    *called_ns = called_ns.saturating_add(cpu_ns.saturating_sub(since_ns));
+                    let counts = &mut self.rows[row];
+                    counts.calls += 1;
+                    counts.named = counts.named.saturating_add(named_pages(call, &left.args));
+                    counts.called_ns = counts.called_ns.saturating_add(cpu_ns.saturating_sub(since_ns));
                     self.refaults.gave_back(owner.pid, GivenBack { row, mapping: left.mapping, pages: left.pages });
                 }
                 self.spaces.left(owner.pid, call, &left.args, result);

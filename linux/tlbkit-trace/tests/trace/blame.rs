@@ -62,3 +62,19 @@ fn a_thread_s_time_ends_with_it_whether_its_last_switch_was_recorded_or_not() {
     let elsewhere = format!("other 3/3 [001] 1.000900: {FAULT}\n");
     assert_eq!(time_us(begin + &exit + &elsewhere), 10, "nor at the end");
 }
+
+/// Linux records the flush of a switch after the switch, and in the name of the thread before.
+#[test]
+fn the_flush_of_a_switch_takes_no_time_from_the_thread_that_comes() {
+    let switch = |time_us: u32, prev: u32, next: u32| {
+        format!(
+            "prog 1/{prev} [000] 1.{time_us:06}: sched:sched_switch: prev_comm=prog prev_pid={prev} prev_prio=120 \
+             prev_state=S ==> next_comm=prog next_pid={next} next_prio=120\n\
+             prog 1/{prev} [000] 1.{:06}: tlb:tlb_flush: pages:0 reason:flush on task switch (0)\n",
+            time_us + 1
+        )
+    };
+    let begin = format!("prog 1/1 [000] 1.000000: {FAULT}\n");
+    let trace = begin + &switch(10, 1, 2) + &switch(30, 2, 1) + &switch(60, 1, 2);
+    assert_eq!(blame(trace).cpu_ns().values().sum::<u64>() / 1000, 61, "all of it, up to the last event");
+}

@@ -14,7 +14,6 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use tlbkit_host::Host;
 use tlbkit_host::recorder::{Order, Recorder, Stacks, available};
-use tlbkit_host::trial::Counting;
 use tlbkit_output::file::check_output;
 use tlbkit_output::kind::Kind;
 use tlbkit_output::stopping::Stopping;
@@ -52,12 +51,8 @@ pub(crate) fn execute(arguments: &TopArguments, format: Format) -> Result<Ending
     let interval = arguments.interval;
     ensure!((0.1..=3600.0).contains(&interval), "--interval {interval}: must be 0.1 to 3600");
     let available = available(EVENTS)?;
-    let order = Order {
-        events: available.events,
-        watched: arguments.subject.watched(),
-        stacks: if arguments.subject.stacks { Stacks::Recorded } else { Stacks::Absent },
-        file: None,
-    };
+    let order =
+        Order { events: available.events, watched: arguments.subject.watched(), stacks: Stacks::Recorded, file: None };
     let stopping = Stopping::listen()?;
     let mut recorder = Recorder::start(&order)?;
     let stream = recorder.stream().context("the recorder has no stream")?;
@@ -90,7 +85,7 @@ fn keep(
     pause: Duration,
 ) -> Result<WatchedRun> {
     recorder.wait_until_ready()?;
-    let mut watching = Watching::start(subject, format, stopping, Counting::NothingElse)?;
+    let mut watching = Watching::start(subject, format, stopping)?;
     let mut since_nudge = Duration::ZERO;
     while !watching.is_over()? && !recorder.is_over() {
         thread::sleep(LOOK_EVERY);

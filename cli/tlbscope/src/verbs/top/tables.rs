@@ -52,11 +52,7 @@ impl Observed {
             None => "- no time of the tracepoints themselves could be taken\n".to_owned(),
         };
         notes += "- timed are flushes in a call across CPUs (csd:csd_function_entry and exit)\n";
-        notes += if self.total.stacks().is_empty() {
-            "- no call sites: they need --stacks\n"
-        } else {
-            "- times include walking the stack of each flush: without --stacks they are shorter\n"
-        };
+        notes += "- times include walking the stack of each flush\n";
         if !self.missing.is_empty() {
             notes += &format!("- not in this kernel, so not counted: {}\n", self.missing.join(", "));
         }

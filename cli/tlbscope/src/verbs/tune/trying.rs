@@ -34,7 +34,6 @@ pub(super) fn record(command: &[OsString], output: &Path, format: Format) -> Res
         available: &available,
         // What the command writes goes to standard error, also for a person: it comes once, and is no answer.
         format: Format::Json,
-        after_second: &|_| {},
     };
     let recorded = recording.make()?;
     let gaps = Gaps::of(&recorded);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tlbkit_trace::blame::{Attribution, BlameRow, Counts, Interrupted, Mapping, Owner, Why};
 use tlbkit_trace::{Blame, Names, Source};
 
-use super::remedy::remedy;
+use super::remedies::Remedy;
 use crate::chosen::Chosen;
 use crate::trace::read_in_part;
 
@@ -20,7 +20,23 @@ pub(super) struct Entry {
     pub(super) interrupted: Vec<(String, Interrupted)>,
     /// CPU time of the program, in nanoseconds.
     pub(super) program_ns: u64,
-    pub(super) remedy: &'static str,
+    pub(super) remedy: &'static Remedy,
+}
+
+impl Entry {
+    /// Whether anything was flushed; else it is of page faults alone.
+    pub(super) fn is_flush(&self) -> bool {
+        self.counts.flushes + self.counts.asked > 0
+    }
+}
+
+/// What one program had.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Program {
+    /// CPU time, in nanoseconds, while it was recorded.
+    pub(super) cpu_ns: u64,
+    /// Events, each of which took some of that.
+    pub(super) events: u64,
 }
 
 /// Who was interrupted by whom: programs.
@@ -46,6 +62,14 @@ pub(super) struct Account {
     /// Time of all CPUs together, in nanoseconds.
     pub(super) machine_ns: u64,
     pub(super) has_stacks: bool,
+    /// By name; of a program that was asked about the processes that were asked about.
+    pub(super) programs: BTreeMap<String, Program>,
+    /// The names of the programs that were asked about.
+    pub(super) chosen: BTreeSet<String>,
+    /// From the first event to the last, in nanoseconds.
+    pub(super) length_ns: u64,
+    /// What a page fault takes while it is recorded, in nanoseconds, if the trace tells.
+    pub(super) fault_ns: Option<u64>,
     /// Whom it is about; none if it is about everybody.
     pub(super) about: Option<String>,
 }
@@ -58,12 +82,16 @@ impl Account {
         let seconds = blame.length_ns() as f64 / 1e9;
         let cut = cut.map_or_else(String::new, |error| format!("\n{}", read_in_part(&error)));
         Self {
-            has_stacks: rows.iter().any(|row| row.caller.is_some()),
+            has_stacks: rows.iter().any(|row| row.caller.is_some() && row.counts.flushes + row.counts.asked > 0),
             about: chosen.words(),
             entries: entries(&rows, names, chosen, &times),
             interruptions: interruptions(&rows, names, chosen, &times),
             attribution: blame.attribution(),
             has_flushes: blame.has_flushes(),
+            programs: programs(blame, names, chosen, &times),
+            chosen: times.chosen.iter().map(|&name| name.to_owned()).collect(),
+            length_ns: blame.length_ns(),
+            fault_ns: blame.fault_ns(),
             health: format!("{seconds:.3} s, {}{}", source.health(), cut),
             machine_ns: blame.length_ns().saturating_mul(blame.cpus().into()),
         }
@@ -101,13 +129,27 @@ impl<'n> ProgramTimes<'n> {
     }
 }
 
+/// What each program had.
+fn programs(blame: &Blame, names: &Names, chosen: &Chosen, times: &ProgramTimes<'_>) -> BTreeMap<String, Program> {
+    let mut programs: BTreeMap<String, Program> = BTreeMap::new();
+    for (owner, events) in blame.events() {
+        let name = names.text(owner.program);
+        if chosen.is_process(owner.pid, name) || !times.chosen.contains(name) {
+            programs.entry(name.to_owned()).or_default().events += events;
+        }
+    }
+    for (name, program) in &mut programs {
+        program.cpu_ns = times.of(name);
+    }
+    programs
+}
+
 /// The flushes of the processes that were asked about, those of one program, purpose, memory and caller together.
 fn entries(rows: &[BlameRow], names: &Names, chosen: &Chosen, times: &ProgramTimes<'_>) -> Vec<Entry> {
     let mut merged: BTreeMap<(&str, Why, Mapping, Option<&str>), Counts> = BTreeMap::new();
     for row in rows {
         let program = names.text(row.owner.program);
-        let is_flush = row.counts.flushes + row.counts.asked > 0;
-        if is_flush && chosen.is_process(row.owner.pid, program) {
+        if chosen.is_process(row.owner.pid, program) {
             let key = (program, row.why, row.mapping, row.caller.as_deref());
             merged.entry(key).or_default().add(&row.counts);
         }
@@ -119,7 +161,7 @@ fn entries(rows: &[BlameRow], names: &Names, chosen: &Chosen, times: &ProgramTim
         caller: caller.map(str::to_owned),
         interrupted: interrupted(&counts, names),
         program_ns: times.of(program),
-        remedy: remedy(why, mapping, &counts),
+        remedy: Remedy::of(&why.label(names), &mapping.label(names), caller, &counts),
         counts,
     };
     let mut entries: Vec<_> = merged.into_iter().map(entry).collect();

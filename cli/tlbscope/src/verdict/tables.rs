@@ -44,9 +44,10 @@ pub(super) fn text(account: &Account, most: usize) -> String {
         account.about.as_ref().map(|about| format!("About {about}; the attribution is that of the whole trace."));
     let mut parts: Vec<_> =
         [Some(account.health.clone()), about, Some(attribution(account))].into_iter().flatten().collect();
-    let shown = account.entries.iter().take(most);
+    let flushing: Vec<_> = account.entries.iter().filter(|entry| entry.is_flush()).collect();
+    let shown = flushing.iter().copied().take(most);
     let is_alone = |entry: &Entry| {
-        account.entries.iter().filter(|other| (&other.program, &other.why) == (&entry.program, &entry.why)).count() == 1
+        flushing.iter().filter(|other| (&other.program, &other.why) == (&entry.program, &entry.why)).count() == 1
     };
     let name = |entry: &Entry| {
         let memory = if is_alone(entry) { String::new() } else { format!(", {}", entry.mapping) };
@@ -61,12 +62,12 @@ pub(super) fn text(account: &Account, most: usize) -> String {
         parts.push(grid(&HEAD, &rows).trim_end().to_owned());
         let shown: Vec<_> = shown.collect();
         let lines = shown.iter().enumerate().map(|(index, entry)| {
-            let said = shown[..index].iter().position(|before| before.remedy == entry.remedy);
+            let said = shown[..index].iter().position(|before| std::ptr::eq(before.remedy, entry.remedy));
             details(index + 1, entry, said.map(|at| at + 1))
         });
         parts.push(lines.collect::<Vec<_>>().join("\n"));
     }
-    let left = account.entries.len().saturating_sub(most);
+    let left = flushing.len().saturating_sub(most);
     if left > 0 {
         parts.push(format!("{left} more rows; --top shows them"));
     }
@@ -91,13 +92,13 @@ fn attribution(account: &Account) -> String {
     );
     let is_low = |part, whole| percent(part, whole).is_some_and(|value| value < ENOUGH);
     if is_low(a.attributed, a.shootdowns) {
-        text += "\nThat is little: record by `tlbscope record --stacks`, which tells what is mapped where.";
+        text += "\nThat is little: record by `tlbscope record`, which tells what is mapped where.";
     }
     if is_low(a.with_sender, a.answers) {
         text += "\nWho interrupts whom is known in part: it needs csd:csd_queue_cpu and csd:csd_function_entry.";
     }
     if !account.has_stacks && !account.entries.is_empty() {
-        text += "\nNo callers: they need a recording with --stacks, of programs with frame pointers.";
+        text += "\nNo callers: they need a recording with stacks, of programs with frame pointers.";
     }
     text
 }
@@ -131,7 +132,7 @@ fn details(number: usize, entry: &Entry, said: Option<usize>) -> String {
     if !victims.is_empty() {
         text += &format!("\n   interrupted: {}", victims.join(", "));
     }
-    let remedy = said.map_or_else(|| entry.remedy.to_owned(), |row| format!("as of {row}"));
+    let remedy = said.map_or_else(|| entry.remedy.fix.clone(), |row| format!("as of {row}"));
     text + &format!("\n   remedy: {remedy}")
 }
 
@@ -184,7 +185,7 @@ pub(super) fn json(account: &Account) -> Vec<Value> {
             "called_ns": counts.called_ns, "cost_ns": counts.cost_ns(), "program_cpu_ns": entry.program_ns,
             "percent_of_program": percent(counts.called_ns, entry.program_ns),
             "percent_of_machine": percent(counts.cost_ns(), account.machine_ns),
-            "interrupted": interrupted, "remedy": entry.remedy,
+            "interrupted": interrupted, "remedy": entry.remedy.fix, "calls": counts.calls, "faults": counts.faults,
         })
     };
     let interruption = |one: &Interruption| {
@@ -193,6 +194,6 @@ pub(super) fn json(account: &Account) -> Vec<Value> {
             "took_ns": one.count.took_ns, "percent_of_program": percent(one.count.took_ns, one.program_ns),
         })
     };
-    let entries = account.entries.iter().map(entry);
+    let entries = account.entries.iter().filter(|entry| entry.is_flush()).map(entry);
     [about].into_iter().chain(entries).chain(account.interruptions.iter().map(interruption)).collect()
 }
