@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail, ensure};
 use clap::Args;
 use tlbkit_host::recorder::Watched;
-use tlbkit_host::trial::{Counting, Running};
+use tlbkit_host::trial::{Counting, Quantity, Running};
 use tlbkit_trace::Summary;
 
 use tlbkit_output::stopping::{BY_SIGNAL, Stopping};
@@ -82,6 +82,8 @@ pub(crate) struct WatchedRun {
     /// The command's exit status, as a shell gives it: 128 and the signal's number if one ended it. None without a
     /// command, or if it runs on.
     pub(crate) status: Option<u8>,
+    /// CPU time of the command and what it started, as the kernel counts it, in seconds; none if it has not ended.
+    pub(crate) cpu_seconds: Option<f64>,
 }
 
 impl WatchedRun {
@@ -132,7 +134,7 @@ impl Watching {
     /// to it, and it is waited for a while.
     pub(crate) fn finish(mut self) -> Result<WatchedRun> {
         let stopped_by = self.stopping.signal();
-        let status = match &mut self.command {
+        let count = match &mut self.command {
             Some(command) => {
                 let mut waited = Duration::ZERO;
                 if stopped_by != 0 && command.ended()?.is_none() {
@@ -142,12 +144,14 @@ impl Watching {
                         waited += LOOK_EVERY;
                     }
                 }
-                command.ended()?.map(|count| exit_status(count.status))
+                command.ended()?.cloned()
             }
             None => None,
         };
         let seconds = self.ended.unwrap_or_else(|| self.started.elapsed()).as_secs_f64();
-        Ok(WatchedRun { pid: self.command.as_ref().map(Running::id), seconds, status })
+        let status = count.as_ref().map(|count| exit_status(count.status));
+        let cpu_seconds = count.and_then(|count| count.get(Quantity::Cpu));
+        Ok(WatchedRun { pid: self.command.as_ref().map(Running::id), seconds, status, cpu_seconds })
     }
 }
 

@@ -1,9 +1,12 @@
-//! `calibrate` and `record --light` when a signal ends them: what is done is not lost.
+//! `calibrate` and `record` when a signal ends them: what is done is not lost, and nothing runs on.
 
+#[path = "command/not_here.rs"]
+mod not_here;
 #[path = "../../tlbkit/tests/command/signalled.rs"]
 mod signalled;
 
 use std::fs;
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
@@ -22,19 +25,30 @@ fn folder(name: &str) -> PathBuf {
     folder
 }
 
+/// Whoever ends a recording wants no command to go on: this one would for an hour, and says when it is told to end.
 #[test]
-fn a_count_says_that_it_is_of_a_part() {
-    let here = folder("light");
-    let [table, _] = end(TLBSCOPE, "record --light -- sleep 3600", &here, "-INT", 130);
-    assert!(
-        table.contains("CUT SHORT by a signal, which ended the command as well: all figures are of its"),
-        "{table}"
-    );
-    let [rows, _] = end(TLBSCOPE, "--json record --light -- sleep 3600", &here, "-TERM", 143);
-    let last: Value = serde_json::from_str(rows.lines().last().unwrap()).unwrap();
-    assert_eq!(last["is_cut_short"], true, "{last}");
-    let [table, said] = end(TLBSCOPE, "record --light --compare 9 -- sleep 3600", &here, "-INT", 130);
-    assert_eq!((table.as_str(), said.as_str()), ("", "tlbscope: stopped before a run was counted to its end\n"));
+fn a_signal_to_a_recording_ends_its_command_too() {
+    let here = folder("record");
+    let script = "trap 'echo told; exit 7' INT TERM HUP; echo ready; while :; do sleep 0.1; done";
+    for signal in ["-INT", "-TERM", "-HUP"] {
+        let mut command = Command::new(TLBSCOPE);
+        let command = command.args(["record", "-o", "a.tlbtrace", "--", "sh", "-c", script]).current_dir(&here);
+        let mut running = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut printed = BufReader::new(running.stdout.take().unwrap());
+        let mut said = String::new();
+        printed.read_line(&mut said).unwrap();
+        if said == "ready\n" {
+            Command::new("kill").args([signal, &running.id().to_string()]).status().unwrap();
+        }
+        printed.read_to_string(&mut said).unwrap();
+        let output = running.wait_with_output().unwrap();
+        let message = String::from_utf8_lossy(&output.stderr);
+        if not_here::is_not_here(&message) {
+            return println!("skipped: {message}");
+        }
+        assert!(said.starts_with("ready\ntold\n"), "{signal}: {said}");
+        assert_eq!(output.status.code(), Some(7), "{signal}: the status of the command: {message}");
+    }
 }
 
 #[test]

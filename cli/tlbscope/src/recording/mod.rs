@@ -13,7 +13,8 @@ use tlbkit_host::recorder::{Available, Order, Recorder, Stacks, free_bytes};
 use tlbkit_output::note;
 use tlbkit_trace::{CompactWriter, Health, Summary, open};
 
-use super::watching::{LOOK_EVERY, WatchArguments, WatchedRun, Watching};
+use crate::verdict::Made;
+use crate::watching::{LOOK_EVERY, WatchArguments, WatchedRun, Watching};
 pub(crate) use gaps::Gaps;
 use tlbkit_output::file::{Old, WholeFile, place_of};
 use tlbkit_output::stopping::Stopping;
@@ -46,6 +47,13 @@ pub(crate) struct Recorded {
     pub(crate) event_us: [f64; 2],
     pub(crate) converted: Converted,
     pub(crate) end: End,
+}
+
+impl Recorded {
+    /// How it was made.
+    pub(crate) fn made(&self) -> Made {
+        Made { event_us: self.event_us, cpu_seconds: self.run.cpu_seconds }
+    }
 }
 
 impl Recording<'_> {

@@ -14,7 +14,7 @@ use tlbkit_trace::EVENTS;
 
 use crate::chosen::ChosenArguments;
 use crate::recording::{Gaps, MEGABYTES_MAX, Recording};
-use crate::verdict::Explained;
+use crate::verdict::{Explained, Made};
 use crate::watching::WatchArguments;
 
 /// The recording, in a folder of its own.
@@ -59,7 +59,7 @@ pub(crate) fn execute(arguments: &ExplainArguments, format: Format) -> Result<En
     ensure!(arguments.live || !has_more, "a command and --duration are of --live, and a trace is there already");
     let Live { explained, gaps, ending } = match &arguments.trace {
         Some(trace) => {
-            let explained = Explained::read(trace, &arguments.chosen, None, None)?;
+            let explained = Explained::read(trace, &arguments.chosen, None, Made::default())?;
             Live { explained, gaps: None, ending: Ending::AsExpected }
         }
         None => live(arguments)?,
@@ -106,7 +106,7 @@ fn live(arguments: &ExplainArguments) -> Result<Live> {
         format: Format::Json,
     };
     let recorded = recording.make()?;
-    let explained = match Explained::read(&output, &arguments.chosen, recorded.run.pid, Some(recorded.event_us)) {
+    let explained = match Explained::read(&output, &arguments.chosen, recorded.run.pid, recorded.made()) {
         Err(error) if arguments.chosen.is_named() => return Err(kept(&error, folder)),
         explained => explained?,
     };

@@ -53,7 +53,7 @@ pub(crate) fn execute(arguments: &RecordArguments, format: Format) -> Result<End
         note!("tlbscope: {}: what was there is {} now", output.display(), aside(output).display());
     }
     // A file that cannot be read again, as a device, is explained to nobody.
-    let explained = Explained::read(output, chosen, recorded.run.pid, Some(recorded.event_us));
+    let explained = Explained::read(output, chosen, recorded.run.pid, recorded.made());
     match format {
         Format::Json => {
             let rows = explained.iter().flat_map(Explained::json);

@@ -89,8 +89,9 @@ impl Cause<'_> {
 }
 
 impl<'a> Verdict<'a> {
-    /// The verdict of an account, in a recording in which an event took `event_us` of CPU time.
-    pub(super) fn new(account: &'a Account, event_us: Interval) -> Self {
+    /// The verdict of an account, in a recording in which an event took `event_us` of CPU time, and the command that was
+    /// recorded used `cpu_seconds` by the kernel's own count.
+    pub(super) fn new(account: &'a Account, event_us: Interval, cpu_seconds: Option<f64>) -> Self {
         let (subject, is_subject) = subject(account);
         let of_subject = account.programs.iter().filter(|(name, _)| is_subject(name)).map(|(_, program)| program);
         let program = of_subject.fold(Program::default(), |sum, one| Program {
@@ -108,7 +109,9 @@ impl<'a> Verdict<'a> {
         let by_others = by_others(account, &prices, &is_subject);
         let mut share_pct = by_others.map_or([0.0; 2], |(_, pct, _)| pct);
         causes.iter().for_each(|cause| (0..2).for_each(|end| share_pct[end] += cause.share_pct[end]));
-        let recording = |us: f64| 100.0 * us * 1e3 * program.events as f64 / prices.plain_ns(us);
+        let used_ns = cpu_seconds.map_or(program.cpu_ns, |seconds| (seconds * 1e9) as u64);
+        let counted = Prices { program: Program { cpu_ns: used_ns, ..program }, ..prices };
+        let recording = |us: f64| 100.0 * us * 1e3 * program.events as f64 / counted.plain_ns(us);
         Self {
             subject,
             program,
@@ -178,6 +181,7 @@ fn other<'a>(account: &'a Account, is_subject: &impl Fn(&str) -> bool) -> Option
 }
 
 /// What turns counts into shares.
+#[derive(Clone, Copy)]
 struct Prices {
     event_us: Interval,
     fault_ns: Option<u64>,

@@ -23,26 +23,45 @@ use cause::Verdict;
 /// A trace, explained.
 pub(crate) struct Explained {
     account: Account,
-    event_us: [f64; 2],
-    trace: String,
+    recording: Made,
+}
+
+/// How a trace was recorded.
+#[derive(Clone, Copy)]
+pub(crate) struct Made {
+    /// What an event took, from the cheapest kind to the dearest, in microseconds of CPU time.
+    pub(crate) event_us: [f64; 2],
+    /// CPU time of the command, as the kernel counts it, in seconds, if one was recorded. The events of a trace count
+    /// what a host took away meanwhile as well.
+    pub(crate) cpu_seconds: Option<f64>,
+}
+
+impl Default for Made {
+    /// Nobody knows.
+    fn default() -> Self {
+        Self { event_us: EVENT_US, cpu_seconds: None }
+    }
 }
 
 impl Explained {
-    /// Reads a trace, about whom `arguments` name, or else about the process `command` and what it started. In the
-    /// recording an event took `event_us` of CPU time; a prior if that is not known.
+    /// Reads a trace, about whom `arguments` name, or else about the process `command` and what it started.
     pub(crate) fn read(
         trace: &Path,
         arguments: &ChosenArguments,
         command: Option<i32>,
-        event_us: Option<[f64; 2]>,
+        recording: Made,
     ) -> Result<Self> {
         let account = read(trace, arguments, command)?;
-        Ok(Self { account, event_us: event_us.unwrap_or(EVENT_US), trace: trace.display().to_string() })
+        Ok(Self { account, recording })
     }
 
     /// One screen.
     pub(crate) fn screen(&self) -> String {
-        screen::text(&self.account, &Verdict::new(&self.account, self.event_us), &self.trace)
+        screen::text(
+            &self.account,
+            &Verdict::new(&self.account, self.recording.event_us, self.recording.cpu_seconds),
+            &self.trace,
+        )
     }
 
     /// Every row, of each table at most so many.
@@ -52,7 +71,7 @@ impl Explained {
 
     /// Everything, for programs.
     pub(crate) fn json(&self) -> Vec<Value> {
-        let verdict = screen::json(&Verdict::new(&self.account, self.event_us));
+        let verdict = screen::json(&Verdict::new(&self.account, self.recording.event_us, self.recording.cpu_seconds));
         verdict.into_iter().chain(tables::json(&self.account)).collect()
     }
 }

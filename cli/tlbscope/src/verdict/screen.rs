@@ -45,7 +45,7 @@ fn field(name: &str, text: &str) -> String {
 }
 
 /// One screen.
-pub(super) fn text(account: &Account, verdict: &Verdict<'_>, trace: &str) -> String {
+pub(super) fn text(account: &Account, verdict: &Verdict<'_>) -> String {
     let mut text = format!("{}\n", wrapped(&sentence(account, verdict), 0));
     let shown: Vec<_> =
         verdict.causes.iter().filter(|cause| verdict.is_much(cause.share_pct[1])).take(CAUSES).collect();
@@ -57,7 +57,7 @@ pub(super) fn text(account: &Account, verdict: &Verdict<'_>, trace: &str) -> Str
         text += "\n";
         notes.iter().for_each(|note| text += &format!("{}\n", wrapped(note, 0)));
     }
-    text += &format!("\n{}\n", wrapped(&next_step(account, verdict, &shown, trace), 0));
+    text += &format!("\n{}\n", wrapped(&next_step(account, verdict, &shown), 0));
     text
 }
 
@@ -65,8 +65,11 @@ pub(super) fn text(account: &Account, verdict: &Verdict<'_>, trace: &str) -> Str
 fn sentence(account: &Account, verdict: &Verdict<'_>) -> String {
     let Verdict { subject, program, share_pct, .. } = verdict;
     let (used, length) = (program.cpu_ns as f64 / 1e9, account.length_ns as f64 / 1e9);
-    if program.cpu_ns == 0 || !account.has_flushes {
+    if !account.has_flushes {
         return format!("{NO_FLUSH}.");
+    }
+    if program.cpu_ns == 0 {
+        return format!("Nothing to explain: {subject} used no CPU time in this trace.");
     }
     if !verdict.is_the_tlb() {
         return format!(
@@ -152,7 +155,7 @@ fn notes(account: &Account, verdict: &Verdict<'_>, shown: usize) -> Vec<String> 
             percents(pct)
         ));
     }
-    if account.about.is_none() {
+    if account.about.is_none() && verdict.program.cpu_ns > 0 {
         notes.push(format!("{} has the dearest flushes and faults here; --process names another.", verdict.subject));
     }
     if let Some((who, pct)) = verdict.other.filter(|(_, pct)| *pct >= LEAST_PCT) {
@@ -174,7 +177,7 @@ fn notes(account: &Account, verdict: &Verdict<'_>, shown: usize) -> Vec<String> 
 }
 
 /// What to type next.
-fn next_step(account: &Account, verdict: &Verdict<'_>, shown: &[&Cause<'_>], trace: &str) -> String {
+fn next_step(account: &Account, verdict: &Verdict<'_>, shown: &[&Cause<'_>]) -> String {
     if !account.has_flushes || verdict.program.cpu_ns == 0 {
         return "Try it: tlbscope record -- COMMAND".to_owned();
     }
@@ -188,7 +191,7 @@ fn next_step(account: &Account, verdict: &Verdict<'_>, shown: &[&Cause<'_>], tra
             format!("Try it: tlbscope try {trial} -- COMMAND")
         }
         (_, Some(trial)) => {
-            format!("The first fix is in the source. What can be tried without it: tlbscope try {trial} -- COMMAND")
+            format!("No trial makes the first fix. What can be tried without it: tlbscope try {trial} -- COMMAND")
         }
         _ => format!(
             "The fix is in the source, and no setting stands for it. Every row: tlbscope explain --full {trace}"

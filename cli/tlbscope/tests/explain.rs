@@ -1,4 +1,4 @@
-//! `blame` on recordings that are kept: what a person sees, what a program reads, and what is said of bad input.
+//! `explain` on recordings that are kept: what a person sees, what a program reads, and what is said of bad input.
 
 mod command;
 
@@ -30,7 +30,7 @@ fn of_kind<'a>(rows: &'a [Value], kind: &str) -> Vec<&'a Value> {
 #[test]
 fn most_of_each_recording_is_attributed() {
     for (name, least_pct) in [(SERVICE, 99.0), (BUILD, 95.0), (STRESS, 95.0)] {
-        let rows = rows(&["--json", "blame", &shared(name)]);
+        let rows = rows(&["--json", "explain", &shared(name)]);
         let about = of_kind(&rows, "attribution")[0];
         assert!(about["attributed_pct"].as_f64() > Some(least_pct), "{name}: {about}");
         assert!(about["with_sender_pct"].as_f64() > Some(least_pct), "{name}: {about}");
@@ -46,7 +46,7 @@ fn a_trace_without_flushes_says_so_once() {
     let mut trace = tempfile::NamedTempFile::new().unwrap();
     let fault = "exceptions:page_fault_user: address=0x1000 ip=0x1000 error_code=0x6";
     writeln!(trace, "     make     7/7     [000]  1.000000001: {fault}").unwrap();
-    for verb in ["replay", "tune", "blame"] {
+    for verb in ["replay", "tune", "explain"] {
         let text = text(&[verb, trace.path().to_str().unwrap()]);
         let said = "No flush was recorded: the trace has no event tlb:tlb_flush";
         assert_eq!(text.matches(said).count(), 1, "{verb}: {text}");
@@ -60,13 +60,13 @@ fn a_trace_with_flushes_of_others_does_not_lack_them() {
     let mut trace = tempfile::NamedTempFile::new().unwrap();
     let switch = "tlb:tlb_flush: pages:-1 reason:flush on task switch (0)";
     writeln!(trace, "     make     7/7     [000]  1.000000001: {switch}").unwrap();
-    let text = text(&["blame", trace.path().to_str().unwrap()]);
+    let text = text(&["explain", "--full", trace.path().to_str().unwrap()]);
     assert!(text.ends_with("No flush of what was asked about.\n") && !text.contains("was recorded"), "{text}");
 }
 
 #[test]
 fn the_loop_that_protects_is_found_with_its_caller_and_its_victims() {
-    let rows = rows(&["--json", "blame", &shared(SERVICE)]);
+    let rows = rows(&["--json", "explain", &shared(SERVICE)]);
     let first = of_kind(&rows, "caller")[0];
     assert_eq!((&first["why"], &first["memory"]), (&"mprotect".into(), &"anonymous".into()), "{first}");
     assert_eq!(first["flushes"], 600, "300 times to read-only and back: {first}");
@@ -82,9 +82,46 @@ fn the_loop_that_protects_is_found_with_its_caller_and_its_victims() {
     assert!((0.1..100.0).contains(&percent), "{first}");
 }
 
+/// What is to be read first, and fits a terminal.
+#[test]
+fn the_verdict_is_one_screen_with_the_cause_the_caller_the_fix_and_its_gain() {
+    for name in [SERVICE, BUILD, STRESS] {
+        let screen = text(&["explain", &shared(name)]);
+        assert!(screen.lines().count() <= 40, "{name}: {screen}");
+        assert!(screen.lines().all(|line| line.chars().count() <= 100), "{screen}");
+        assert!(screen.contains(" of CPU time") && screen.contains("Recording made it "), "{name}: {screen}");
+    }
+    let screen = text(&["explain", &shared(SERVICE)]);
+    let parts =
+        ["service spent ", "\n1. ", " mprotect, anonymous\n", "600 calls of ", "pkey_set", "gain ", "no setting"];
+    let places: Vec<_> =
+        parts.iter().map(|part| screen.find(part).unwrap_or_else(|| panic!("{part} in {screen}"))).collect();
+    assert!(places.is_sorted() && !screen.contains("2. "), "{screen}");
+    let rows = rows(&["--json", "explain", &shared(SERVICE)]);
+    let (verdict, first) = (of_kind(&rows, "verdict")[0], of_kind(&rows, "cause")[0]);
+    assert_eq!((&verdict["subject"], &verdict["is_the_tlb"]), (&"service".into(), &true.into()), "{verdict}");
+    let (low, high) = (first["low_pct"].as_f64().unwrap(), first["high_pct"].as_f64().unwrap());
+    assert!(0.0 < low && low <= high && high <= verdict["high_pct"].as_f64().unwrap(), "{first}");
+    assert!(first["gain_high_pct"].as_f64() <= Some(high), "no fix saves more than there is: {first}");
+}
+
+/// A second on a CPU, and one fault of it.
+#[test]
+fn who_spends_nothing_on_the_tlb_is_told_so() {
+    let mut trace = tempfile::NamedTempFile::new().unwrap();
+    let line = |time: &str, event: &str| format!("     prog     7/7     [000]  {time}: {event}\n");
+    let text = line("1.000000000", "exceptions:page_fault_user: address=0x1000 ip=0x1000 error_code=0x6")
+        + &line("1.000002000", "tlb:tlb_flush: pages:1 reason:local MM shootdown (3)")
+        + &line("2.000000000", "exceptions:page_fault_user: address=0x2000 ip=0x1000 error_code=0x6");
+    trace.write_all(text.as_bytes()).unwrap();
+    let screen = self::text(&["explain", trace.path().to_str().unwrap()]);
+    assert!(screen.starts_with("Not the TLB: prog spent at most 0.1 % of its 1.00 s of CPU time"), "{screen}");
+    assert!(screen.contains("Look elsewhere: ") && !screen.contains("\n1. "), "{screen}");
+}
+
 #[test]
 fn a_person_sees_the_table_the_callers_and_the_victims() {
-    let text = text(&["blame", &shared(SERVICE)]);
+    let text = text(&["explain", "--full", &shared(SERVICE)]);
     let parts = ["Attributed: ", "| who and why", "1. service: mprotect, memory: anonymous", "called by: ", "remedy: "];
     let places: Vec<_> =
         parts.iter().map(|part| text.find(part).unwrap_or_else(|| panic!("{part} in {text}"))).collect();
@@ -92,15 +129,15 @@ fn a_person_sees_the_table_the_callers_and_the_victims() {
     let table: Vec<_> = text.lines().filter(|line| line.starts_with('|')).take(3).map(str::len).collect();
     assert!(table.windows(2).all(|pair| pair[0] == pair[1]), "it aligns: {text}");
     assert!(text.contains("| interrupted |") && text.contains("interrupted: service 600 times"), "{text}");
-    let cut = self::text(&["blame", &shared(BUILD), "--top", "2"]);
+    let cut = self::text(&["explain", "--full", &shared(BUILD), "--top", "2"]);
     assert!(cut.contains("more rows; --top shows them") && !cut.contains("\n3. "), "{cut}");
 }
 
 #[test]
 fn processes_and_threads_are_chosen() {
     let build = shared(BUILD);
-    let all = rows(&["--json", "blame", &build]);
-    let chosen = rows(&["--json", "blame", &build, "--process", "configure"]);
+    let all = rows(&["--json", "explain", &build]);
+    let chosen = rows(&["--json", "explain", &build, "--process", "configure"]);
     let of_configure = |rows: &[Value]| -> Vec<Value> {
         let own = of_kind(rows, "caller").into_iter().filter(|row| row["program"] == "configure");
         own.cloned().collect()
@@ -114,7 +151,8 @@ fn processes_and_threads_are_chosen() {
 #[test]
 fn the_attribution_is_that_of_the_whole_trace_whoever_is_asked_about() {
     let build = shared(BUILD);
-    let (all, thread) = (rows(&["--json", "blame", &build]), rows(&["--json", "blame", &build, "--thread", "1784"]));
+    let (all, thread) =
+        (rows(&["--json", "explain", &build]), rows(&["--json", "explain", &build, "--thread", "1784"]));
     let (of_all, of_thread) = (of_kind(&all, "attribution")[0], of_kind(&thread, "attribution")[0]);
     for key in ["shootdowns", "with_purpose", "attributed", "answers", "with_sender"] {
         assert_eq!(of_all[key], of_thread[key], "{key}");
@@ -125,7 +163,7 @@ fn the_attribution_is_that_of_the_whole_trace_whoever_is_asked_about() {
         counts.map(Option::unwrap).sum()
     };
     assert_eq!((flushes(&all), flushes(&thread)), (12_840, 31));
-    let text = text(&["blame", &build, "--thread", "1784"]);
+    let text = text(&["explain", "--full", &build, "--thread", "1784"]);
     assert!(text.contains("the attribution is that of the whole trace") && !text.contains("That is little"), "{text}");
     assert!(!text.contains("Who interrupts whom is known in part"), "{text}");
 }
@@ -134,11 +172,11 @@ fn the_attribution_is_that_of_the_whole_trace_whoever_is_asked_about() {
 fn wrong_input_is_one_line_and_status_2() {
     let build = shared(BUILD);
     let cases: [(&[&str], &str); 5] = [
-        (&["blame", "/nowhere.data"], "tlbscope: /nowhere.data: "),
-        (&["blame", concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")], "tlbscope: "),
-        (&["blame", &build, "--top", "0"], "tlbscope: --top 0: must be 1 or more"),
-        (&["blame", &build, "--thread", "0"], "tlbscope: --thread 0: must be 1 or more"),
-        (&["blame", "--live"], "tlbscope: nobody to watch: want a command after --, or --duration"),
+        (&["explain", "/nowhere.data"], "tlbscope: /nowhere.data: "),
+        (&["explain", concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")], "tlbscope: "),
+        (&["explain", &build, "--top", "0"], "tlbscope: --top 0: must be 1 or more"),
+        (&["explain", &build, "--thread", "0"], "tlbscope: --thread 0: must be 1 or more"),
+        (&["explain", "--live"], "tlbscope: nobody to watch: want a command after --, or --duration"),
     ];
     for (arguments, start) in cases {
         let output = run(arguments);
@@ -154,7 +192,7 @@ fn who_is_not_in_the_trace_is_refused_with_those_that_are() {
         (["--process", "nobody"], "--process nobody: no such process in the trace, which has "),
         (["--thread", "999999"], "--thread 999999: no such thread in the trace, which has "),
     ];
-    for verb in ["blame", "tune", "replay"] {
+    for verb in ["explain", "tune", "replay"] {
         for (whom, said) in refused {
             let output = run(&[&[verb, &shared(SERVICE)], &whom[..]].concat());
             let message = String::from_utf8_lossy(&output.stderr);
@@ -170,7 +208,7 @@ fn a_trace_that_ends_before_its_first_event_is_refused() {
     for bytes in [200, 9000] {
         let mut cut = tempfile::NamedTempFile::new().unwrap();
         cut.write_all(&whole[..bytes]).unwrap();
-        let output = run(&["blame", cut.path().to_str().unwrap()]);
+        let output = run(&["explain", cut.path().to_str().unwrap()]);
         let message = String::from_utf8_lossy(&output.stderr);
         assert!(message.contains(": no event that can be read"), "{message}");
         assert!(message.contains("; tlbscope record -o FILE -- COMMAND records"), "{message}");
@@ -184,7 +222,7 @@ fn a_cpu_that_no_machine_has_is_left_out() {
     let line =
         |cpu: u32, time: &str| format!("x 5/5 [{cpu}] {time}: tlb:tlb_flush: pages:1 reason:local MM shootdown (3)\n");
     std::fs::write(&file, line(u32::MAX - 1, "1.0") + &line(1, "2.0") + &line(1, "7.0")).unwrap();
-    let rows = rows(&["--json", "blame", file.to_str().unwrap()]);
+    let rows = rows(&["--json", "explain", file.to_str().unwrap()]);
     let flushes: Vec<_> = of_kind(&rows, "caller").iter().map(|row| row["flushes"].as_u64().unwrap()).collect();
     assert_eq!(flushes, [2], "{rows:?}");
 }
