@@ -57,11 +57,7 @@ impl Explained {
 
     /// One screen.
     pub(crate) fn screen(&self) -> String {
-        screen::text(
-            &self.account,
-            &Verdict::new(&self.account, self.recording.event_us, self.recording.cpu_seconds),
-            &self.trace,
-        )
+        screen::text(&self.account, &Verdict::new(&self.account, self.recording.event_us, self.recording.cpu_seconds))
     }
 
     /// Every row, of each table at most so many.

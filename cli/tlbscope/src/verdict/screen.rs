@@ -193,9 +193,7 @@ fn next_step(account: &Account, verdict: &Verdict<'_>, shown: &[&Cause<'_>]) -> 
         (_, Some(trial)) => {
             format!("No trial makes the first fix. What can be tried without it: tlbscope try {trial} -- COMMAND")
         }
-        _ => format!(
-            "The fix is in the source, and no setting stands for it. Every row: tlbscope explain --full {trace}"
-        ),
+        _ => "The fix is in the source, and no setting stands for it. Every row of the recording: --full".to_owned(),
     }
 }
 

@@ -258,7 +258,17 @@ fn command(order: &Order<'_>, folder: &Path) -> Command {
         "--mmap-pages",
         BUFFER_PAGES,
     ]);
-    command.args(["--control", &control, "--event", &events(order)]);
+    command.args(["--control", &control]);
+    if order.stacks == Stacks::Recorded && order.events.contains(&rights::FLUSH) {
+        // A switch says by itself why it flushes. Its stack would be the dearest part of recording what switches often.
+        let with_stack = format!("{}/call-graph=fp/", rights::FLUSH);
+        command.args(["--event", &with_stack, "--filter", "reason != 0"]);
+        command.args(["--event", rights::FLUSH, "--filter", "reason == 0"]);
+    }
+    let others = events(order);
+    if !others.is_empty() {
+        command.args(["--event", &others]);
+    }
     match order.watched {
         Watched::AllCpus => command.arg("--all-cpus"),
         Watched::Process(pid) => command.args(["--pid", &pid.to_string()]),
@@ -267,13 +277,10 @@ fn command(order: &Order<'_>, folder: &Path) -> Command {
     command
 }
 
-/// The events for the command line. Tracepoints are not sampled: each one counts.
+/// The events for the command line, without flushes that have a stack. Tracepoints are not sampled: each one counts.
 fn events(order: &Order<'_>) -> String {
-    let one = |event: &&str| match order.stacks {
-        Stacks::Recorded if *event == rights::FLUSH => format!("{event}/call-graph=fp/"),
-        _ => (*event).to_owned(),
-    };
-    order.events.iter().map(one).collect::<Vec<_>>().join(",")
+    let is_listed = |event: &&&str| order.stacks == Stacks::Absent || **event != rights::FLUSH;
+    order.events.iter().filter(is_listed).copied().collect::<Vec<_>>().join(",")
 }
 
 #[cfg(test)]
@@ -290,10 +297,14 @@ mod tests {
             stacks: Stacks::Recorded,
             file: None,
         };
-        assert_eq!(events(&order), "tlb:tlb_flush/call-graph=fp/,sched:sched_switch");
+        assert_eq!(events(&order), "sched:sched_switch");
+        let words = |order: &Order<'_>| -> Vec<_> {
+            command(order, Path::new("folder")).get_args().map(|word| word.to_string_lossy().into_owned()).collect()
+        };
+        let stacked = words(&order).join(" ");
+        assert!(stacked.contains("--event tlb:tlb_flush/call-graph=fp/ --filter reason != 0 --event tlb:tlb_flush "));
         order.stacks = Stacks::Absent;
-        let command = command(&order, Path::new("folder"));
-        let words: Vec<_> = command.get_args().map(|word| word.to_string_lossy().into_owned()).collect();
+        let words = words(&order);
         assert!(words.ends_with(&["--pid", "7", "--output", "-"].map(String::from)), "{words:?}");
         assert!(!words.iter().any(|word| word.contains("call-graph")), "{words:?}");
     }
