@@ -89,8 +89,8 @@ impl Cause<'_> {
 }
 
 impl<'a> Verdict<'a> {
-    /// The verdict of an account, in a recording in which an event took `event_us` of CPU time, and the recorded command
-    /// used `cpu_seconds` by the kernel's own count.
+    /// The verdict of an account. In its recording an event took `event_us` of CPU time, and the command used
+    /// `cpu_seconds` by the kernel's own count.
     pub(super) fn new(account: &'a Account, event_us: Interval, cpu_seconds: Option<f64>) -> Self {
         let (subject, is_subject) = subject(account);
         let of_subject = account.programs.iter().filter(|(name, _)| is_subject(name)).map(|(_, program)| program);
