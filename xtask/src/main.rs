@@ -24,9 +24,9 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 
 const HELP: &str = "\
-cargo xtask test [STEP...]           what decides whether a change can go in, in ten minutes; or the steps whose name
-                                     holds one of these words
-cargo xtask test --all [--part K/N]  everything, in hours' reach of one machine or in N parts: emulators, all schedules
+cargo xtask test [STEP...]           what decides whether a change can go in, in about ten minutes; or the steps whose
+                                     name holds one of these words
+cargo xtask test --all [--part K/N]  everything: all schedules, all bugs, emulators, Linux; or the K-th of N parts of it
 cargo xtask tidy                     the house rules alone, in seconds
 cargo xtask bench [ARGS]             time and instruction counts of the protocol (ARGS go to cargo bench)
 cargo xtask loom [--quick]           the handshakes of the protocol, the page tables and the C interface under loom
@@ -34,7 +34,7 @@ cargo xtask fences [CRATE] [FILE]    each of their fences and orderings, or thos
                                      notice
 cargo xtask mutants [NAME]           each historical bug in a copy of the protocol, or of what stands around it: must be
                                      caught; then the protocol as it is for 100 times the budget (--quick, and with a
-                                     name: once; --clean: that alone; --sample: a few bugs)
+                                     name: once; --clean: that alone)
 cargo xtask boot [WORD...]           the test kernel once, and what it tells; metal/kernel/README.md has the words
 cargo xtask qemu [PART]              the test kernel in emulators: boot, compare, faults, soak [MINUTES], bochs, monitor
 cargo xtask c-kernel                 the C example in QEMU, as it is and with each fault

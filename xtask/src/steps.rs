@@ -33,7 +33,7 @@ pub(crate) const STEPS: &[Step] = &[
          --package tlbkit-arch --package tlbkit-pmap --package tlbkit-workloads --package tlbkit-x86",
     ),
     step("loom, quick", Beside, Quick, &[], "cargo xtask loom --quick"),
-    step("historical bugs, some", Beside, Quick, &[], "cargo xtask mutants --sample"),
+    step("historical bugs", Beside, Always, &[GCC, BARE], "cargo xtask mutants --quick"),
     step("kernel, one boot", Alone, Quick, &[BARE, QEMU], "cargo xtask qemu boot"),
     // What follows is for `--all`.
     step("docs", Tree, All, &[], "RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --quiet"),
@@ -75,7 +75,6 @@ pub(crate) const STEPS: &[Step] = &[
          --lib --tests --no-fail-fast --quiet",
     ),
     step("loom", Beside, All, &[], "cargo xtask loom"),
-    step("historical bugs", Beside, All, &[], "cargo xtask mutants --quick"),
     step("published results", Beside, All, &[], "cargo xtask report"),
     step("kernel in emulators", Alone, All, &[BARE, QEMU], "cargo xtask qemu --short"),
     step("kernel in C", Alone, All, &[BARE, QEMU, GCC], "cargo xtask c-kernel"),

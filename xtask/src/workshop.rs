@@ -83,11 +83,6 @@ impl Workshop {
         done
     }
 
-    /// An error if the diff does not apply.
-    pub(crate) fn tries(&self, patch: &Path) -> Result<()> {
-        self.git(&["--check"], patch).context("the patch does not apply any more")
-    }
-
     fn git(&self, args: &[&str], patch: &Path) -> Result<()> {
         let mut git = Command::new("git");
         git.args(["apply", "--whitespace=nowarn"]).args(args).arg(patch).current_dir(&self.root);

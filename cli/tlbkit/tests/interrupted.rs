@@ -84,13 +84,6 @@ fn rows_are_those_of_the_runs_that_are_done_and_the_last_says_that_some_lack() {
 }
 
 #[test]
-fn draws_are_the_first_ones_that_are_done_under_every_policy() {
-    let [table, _] = run_and_interrupt(&folder("draws").join("out"), "--priors 500");
-    let said = table.lines().last().unwrap();
-    assert!(said.starts_with("INTERRUPTED: only the first ") && said.ends_with(" of 500 draws"), "{said}");
-}
-
-#[test]
 fn a_sweep_says_how_far_it_came_and_goes_on_from_there() {
     let folder = folder("sweep");
     let tlbkit = |line: &str| {

@@ -43,9 +43,11 @@ fn a_row_names_causes_and_reasons_and_what_flushed_everything() {
 #[test]
 fn a_table_says_what_ran_where_and_in_which_unit() {
     let text = text(&SHORT);
-    let (first, second) = (text.lines().next().unwrap(), text.lines().nth(1).unwrap());
-    assert!(first.starts_with("madvise1: ") && first.ends_with("unit: page"), "{first}");
-    assert!(second.starts_with("on skylake-desktop-pti with 2 CPUs, 1 ms, seeds 1 to 5; "), "{second}");
+    let lines: Vec<_> = text.lines().collect();
+    assert!(lines[0].contains(" tlbkit") && lines[1].is_empty(), "what it means comes first: {text}");
+    assert!(lines[2].starts_with("madvise1: ") && lines[2].ends_with("unit: page"), "{text}");
+    assert!(lines[3].starts_with("on skylake-desktop-pti with 2 CPUs, 1 ms, seeds 1 to 5; "), "{text}");
+    assert_eq!(lines.iter().filter(|line| line.starts_with("| ")).count(), 2 * (1 + 8), "{text}");
 }
 
 /// The same policy twice, once with a space behind the comma, is equal seed by seed. Flushing everything sends as many
@@ -54,6 +56,10 @@ fn a_table_says_what_ran_where_and_in_which_unit() {
 fn policies_are_compared_over_seeds() {
     let more = ["--policy", "linux-6.18, linux-6.18,linux-3.4"];
     let table = text(&[&SHORT[..], &more].concat());
+    let [same, slower] = [0, 1].map(|line| table.lines().nth(line).unwrap());
+    assert_eq!(same, "linux-6.18 does as much work as linux-6.18.");
+    let begins = slower.starts_with("linux-3.4 does ") && slower.contains(" % less work than linux-6.18, and ");
+    assert!(begins && slower.ends_with(" of 100 busy cycles.") && slower.matches(" +- ").count() == 2, "{slower}");
     let second = table.split("against linux-6.18").nth(1).expect("a second table");
     let score = second.lines().find(|line| line.contains("score a second")).unwrap();
     assert!(score.contains("| ") && score.contains("equal") && score.contains("+-"), "{score}");
@@ -77,7 +83,7 @@ fn a_few_events_are_not_compared() {
     let policies = "linux-3.4,linux-4.14";
     let short = ["run", "madvise1", "--machine", "recent-bare", "--cpus", "2", "--milliseconds", "2"];
     let arguments = [&short[..], &["--policy", policies]].concat();
-    let table = text(&arguments);
+    let table = text(&[&arguments[..], &["--full"]].concat());
     let second = table.split("against linux-3.4").nth(1).expect("a second table");
     let row = |title: &str| second.lines().find(|line| line.contains(title)).unwrap();
     for few in ["of them needed at once", "busy cycles: switch path"] {
@@ -269,7 +275,7 @@ fn a_name_or_a_number_that_cannot_be_is_one_line_that_says_what_can_be() {
 fn a_table_says_that_its_intervals_leave_out_the_simulator_s_own_error() {
     let place = "docs/lab/reproduce.md";
     let said = format!("no interval here says how far off the simulator itself is: see {place}");
-    for more in ["--seeds=2", "--seeds=1", "--priors=2"] {
+    for more in ["--seeds=2", "--seeds=1", "--full"] {
         let table = text(&[&SHORT[..], &[more]].concat());
         assert_eq!(table.lines().filter(|line| *line == said).count(), 1, "{table}");
     }
@@ -312,7 +318,7 @@ fn what_a_machine_file_says_against_itself_is_said_by_all_that_use_it() {
 #[test]
 fn a_machine_file_is_read_once_and_never_without_an_end() {
     let program = env!("CARGO_BIN_EXE_tlbkit");
-    let runs = "run madvise1 --cpus 2 --milliseconds 1 --priors 2";
+    let runs = "run madvise1 --cpus 2 --milliseconds 1 --seeds 2";
     let line = format!("'{program}' list machines --toml recent-bare | '{program}' {runs} --machine /dev/stdin");
     let output = Command::new("sh").args(["-c", &line]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -361,10 +367,4 @@ fn a_message_commands_no_terminal() {
     assert_eq!(String::from_utf8_lossy(&output.stderr), "tlbkit: no policy a\\u{1b}[31m; see tlbkit list policies\n");
     let output = run(&["run", "madvise1", "--noise", "a\u{1b}[31m"]);
     assert!(!output.stderr.contains(&0x1b), "{}", String::from_utf8_lossy(&output.stderr));
-}
-
-#[test]
-fn one_draw_has_one_seed() {
-    let table = text(&[&SHORT[..], &["--priors", "1"]].concat());
-    assert!(table.lines().nth(1).unwrap().contains(", 1 ms, seed 1, a machine each; "), "{table}");
 }

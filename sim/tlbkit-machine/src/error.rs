@@ -48,21 +48,6 @@ pub enum MachineError {
         /// What it may say.
         limit: String,
     },
-    /// The bands of a file exclude each other.
-    #[error(
-        "{file}:{line}: {} = {}: a draw inside the bands hardly ever has it at most {} = {}, as the file has it",
-        less.0, less.1, more.0, more.1
-    )]
-    Bands {
-        /// The file.
-        file: String,
-        /// The line of one of the two numbers, one that is drawn.
-        line: usize,
-        /// The number that is to be the lower one, and what the file says of it.
-        less: (&'static str, f64),
-        /// The other one.
-        more: (&'static str, f64),
-    },
 }
 
 fn written(field: &str, value: Option<&String>) -> String {

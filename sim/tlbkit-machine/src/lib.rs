@@ -8,12 +8,10 @@
 //! | `model`, `quantity` | the fields of a machine file; one number, with its kind, source and band |
 //! | `files` | the built-in files, and files from the disk |
 //! | `check`, `error` | what numbers may be; why there is no machine, in the words of a machine file |
-//! | `draw` | machines drawn from the priors of a file |
 //! | `shared` | numbers that hold for every machine |
 #![forbid(unsafe_code)]
 
 mod check;
-mod draw;
 mod error;
 mod files;
 mod model;
@@ -23,7 +21,6 @@ mod shared;
 #[cfg(test)]
 mod tests;
 
-pub use draw::{DrawnMachine, Prior, Priors};
 pub use error::MachineError;
 pub use model::{
     Apic, CacheLine, Caches, Cycles, Features, Guest, Index, MOST_CPUS, Machine, Psc, ReplacementPolicy, Size,

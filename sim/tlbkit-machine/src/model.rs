@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::quantity::{Limit, Quantity, amount, count, cycles, quantities, translation_cycles, whole};
+use super::quantity::{Limit, Quantity, amount, cycles, quantities, translation_cycles, whole};
 
 /// The most CPUs that a machine may have, and a run on it.
 pub const MOST_CPUS: usize = 8192;
@@ -47,14 +47,14 @@ quantities! {
         /// The clock in which this file counts cycles.
         frequency_mhz: whole(100, 10_000),
         /// Logical CPUs.
-        cpus: count(1, MOST_CPUS as u32),
+        cpus: whole(1, MOST_CPUS as u32),
         /// Sockets; CPUs are numbered socket by socket.
-        sockets: count(1, 64),
+        sockets: whole(1, 64),
         /// Logical CPUs of one core.
-        smt: count(1, 2),
+        smt: whole(1, 2),
     } optional {
         /// Groups of cores in a socket, each with a last-level cache of its own; absent if all share one.
-        groups: count(1, 64),
+        groups: whole(1, 64),
     }
 }
 
@@ -140,11 +140,11 @@ quantities! {
     /// Entries of the paging-structure caches.
     Psc {
         /// Entries that lead to a PDPT.
-        pml4e: count(0, 255),
+        pml4e: whole(0, 255),
         /// Entries that lead to a page directory.
-        pdpte: count(0, 255),
+        pdpte: whole(0, 255),
         /// Entries that lead to a page table.
-        pde: count(0, 255),
+        pde: whole(0, 255),
     }
 }
 
@@ -164,7 +164,7 @@ quantities! {
         /// What a walk costs where other accesses overlap it, in percent of its latency.
         overlap_percent: amount(1.0, 100.0),
         /// Lines of page tables that stay near.
-        hot_lines: count(0, 65_536),
+        hot_lines: whole(0, 65_536),
     }
 }
 
@@ -253,13 +253,13 @@ quantities! {
     /// Caches of a core, with lines of 64 bytes; first-level caches have 64 sets.
     Caches {
         /// Ways of the first level for code.
-        l1i_ways: count(1, 64),
+        l1i_ways: whole(1, 64),
         /// Ways of the first level for data.
-        l1d_ways: count(1, 64),
+        l1d_ways: whole(1, 64),
         /// Sets of the second level.
-        l2_sets: count(2, 65_536),
+        l2_sets: whole(2, 65_536),
         /// Its ways.
-        l2_ways: count(1, 64),
+        l2_ways: whole(1, 64),
         /// A line that the first level lacks and the second has.
         l2_hit_cycles: cycles(),
         /// A line that both lack.
@@ -290,7 +290,7 @@ quantities! {
         /// CPUs that kernels can interrupt by one write, if their APIC ids differ in their low bits alone: 1 with
         /// physical destinations, 8 with flat ones, 16 with the clusters of x2APIC,
         /// 128 by a hypercall of KVM.
-        cpus_a_write: count(1, 128),
+        cpus_a_write: whole(1, 128),
         /// How long the command stays pending after a write, so that the next one waits; 0 with x2APIC.
         pending_cycles: cycles(),
     }
@@ -344,15 +344,15 @@ impl Machine {
 impl Tlb {
     fn visit<'a>(&'a self, each: &mut dyn FnMut(String, &'a Quantity, Limit)) {
         if let Some(tags) = &self.stlb_pcids {
-            each("tlb.stlb_pcids".into(), tags, count(1, 4096));
+            each("tlb.stlb_pcids".into(), tags, whole(1, 4096));
         }
         if let Some(tags) = &self.l1_keeps_pcids {
-            each("tlb.l1_keeps_pcids".into(), tags, count(0, 4095));
+            each("tlb.l1_keeps_pcids".into(), tags, whole(0, 4095));
         }
         for (level, arrays) in [("l1", &self.l1), ("stlb", &self.stlb)] {
             for (at, array) in arrays.iter().enumerate() {
-                each(format!("tlb.{level}[{at}].sets"), &array.sets, count(1, 65_536));
-                each(format!("tlb.{level}[{at}].ways"), &array.ways, count(1, 255));
+                each(format!("tlb.{level}[{at}].sets"), &array.sets, whole(1, 65_536));
+                each(format!("tlb.{level}[{at}].ways"), &array.ways, whole(1, 255));
             }
         }
     }

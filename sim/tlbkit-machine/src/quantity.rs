@@ -83,7 +83,7 @@ impl Quantity {
         self.value.round() as u64
     }
 
-    /// The band, if it is none from which a number could be drawn.
+    /// The band, if it is none in which a number could lie.
     pub(super) fn wrong_band(&self) -> Option<[f64; 2]> {
         self.band.filter(|&[low, high]| !(0.0 <= low && low <= high && high.is_finite()))
     }
@@ -105,19 +105,11 @@ pub(super) struct Limit {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Grain {
-    /// A number of things that a machine is made of.
-    Count,
-    /// An amount in whole units.
     Whole,
     Any,
 }
 
-/// A number of things that a machine is made of, from `low` to `high`: [`Priors`](super::Priors) does not draw it.
-pub(super) const fn count(low: u32, high: u32) -> Limit {
-    Limit { low: low as f64, high: high as f64, grain: Grain::Count }
-}
-
-/// An amount in whole units, from `low` to `high`.
+/// A number of things, or an amount in whole units, from `low` to `high`.
 pub(super) const fn whole(low: u32, high: u32) -> Limit {
     Limit { low: low as f64, high: high as f64, grain: Grain::Whole }
 }
@@ -156,21 +148,6 @@ impl Limit {
             Some([from, to]) if !(from..=to).contains(&value) => Some(format!("must be in its band {from} to {to}")),
             _ => None,
         }
-    }
-
-    /// The numbers of `band` that a file may say, as their ends; none of a count.
-    pub(super) fn drawable(self, [low, high]: [f64; 2]) -> Option<[f64; 2]> {
-        let [low, high] = [low.max(self.low), high.min(self.high)];
-        match self.grain {
-            Grain::Count => None,
-            Grain::Whole => Some([low.ceil(), high.floor()]),
-            Grain::Any => Some([low, high]),
-        }
-    }
-
-    /// The number nearest to `value` that a file may say.
-    pub(super) fn nearest(self, value: f64) -> f64 {
-        if self.grain == Grain::Any { value } else { value.round() }
     }
 }
 

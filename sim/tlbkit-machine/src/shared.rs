@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::check::first_complaint;
-use super::quantity::{Limit, Quantity, amount, count, quantities};
+use super::quantity::{Limit, Quantity, amount, quantities, whole};
 
 /// The numbers of a built-in file that holds for every machine, read from its `text`.
 ///
@@ -65,7 +65,7 @@ quantities! {
     /// How much what varies.
     NoiseModel {
         /// Timer ticks a second of a CPU that runs a task; each CPU's come at a phase of their own.
-        tick_hz: count(1, 10_000),
+        tick_hz: whole(1, 10_000),
         /// What a tick's handler takes.
         tick_ns: amount(0.0, 1e6),
         /// How much longer or shorter an interrupt is under way, evenly spread.

@@ -9,7 +9,7 @@ use tlbkit_sim::statistics::{mean, standard_deviation};
 use tlbkit_sim::{Run, RunOutcome};
 
 use super::reproduction::{Produced, Reproduction, each, execute_all};
-use crate::lab::difference::changes_pct;
+use crate::compared::difference::changes_pct;
 use crate::output::report::Table;
 use crate::published::key::{Key, Measure};
 use tlbkit_output::svg::{Axis, Plot, Scale, Stacked, StackedRow};

@@ -10,7 +10,7 @@ use tlbkit_sim::statistics::mean;
 use tlbkit_sim::{Run, RunOutcome};
 
 use super::reproduction::{Produced, Reproduction, Window, each};
-use crate::lab::difference::changes_pct;
+use crate::compared::difference::changes_pct;
 use crate::published::key::{Key, Measure};
 use tlbkit_output::svg::{Axis, Plot, Scale, Stacked, StackedRow};
 

@@ -86,9 +86,9 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::lab::named_run::workload;
     use crate::published::experiment::Value;
     use crate::published::figure::{Figure, Verdict};
+    use crate::spec::workload;
 
     /// What a set-up decides under another name.
     const BY_OTHER_NAMES: [&str; 2] = ["client_cycles", "server_cycles"];

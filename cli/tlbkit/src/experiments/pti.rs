@@ -12,10 +12,10 @@ use tlbkit_sim::statistics::{mean, standard_deviation};
 use tlbkit_sim::{Run, RunOutcome};
 
 use super::reproduction::{Produced, Reproduction, each, execute_all};
-use crate::lab::named_run::workload;
 use crate::output::listing;
 use crate::output::report::Table;
 use crate::published::key::{Key, Measure, Side};
+use crate::spec::workload;
 use tlbkit_output::svg::{Axis, Chart, Curve, Draw, Ink, Plot, Point, Scale};
 
 const METHODS: [&str; 2] = ["invpcid", "cr3"];

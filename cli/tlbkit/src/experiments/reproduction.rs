@@ -11,14 +11,14 @@ use tlbkit_sim::statistics::mean;
 use tlbkit_sim::{KernelSettings, PerVmaLocks, Run, RunOutcome};
 use tlbkit_workloads::Workload;
 
-use crate::lab::compare::compared_rows;
-use crate::lab::named_run::{machine, workload};
-use crate::lab::preset_kernel::kernel_of;
+use crate::compared::quantity::compared_rows;
 use crate::output::report::Table;
 use crate::published::expected::Expected;
 use crate::published::experiment::{Experiment, Note, Value};
 use crate::published::figure::Figure;
 use crate::published::key::{Axis, Key};
+use crate::spec::kernel_of;
+use crate::spec::workload;
 use tlbkit_output::policy;
 use tlbkit_output::svg::Plot;
 
@@ -66,7 +66,7 @@ impl Reproduction {
         let keys = experiment.expected.iter().map(|expected| key(&expected.quantity)).collect::<Result<Vec<_>>>()?;
         let axis = keys.iter().find_map(|(_, axis)| *axis);
         let keys = keys.into_iter().map(|(key, _)| key).collect();
-        Ok(Self { machine: machine(&experiment.setup.machine)?, keys, axis, experiment })
+        Ok(Self { machine: Machine::builtin(&experiment.setup.machine)?, keys, axis, experiment })
     }
 
     /// The policy at this place of the set-up, and the preset that it starts from.

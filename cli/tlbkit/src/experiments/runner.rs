@@ -11,7 +11,7 @@ use tlbkit_sim::{Run, RunOutcome};
 use super::iterations::IterationPlan;
 use super::plots;
 use super::reproduction::{Produced, Reproduction, Window, execute_all, rate};
-use crate::lab::difference::{change_pct, changes_pct};
+use crate::compared::difference::{change_pct, changes_pct};
 use crate::output::report::Table;
 use crate::published::experiment::Value;
 use crate::published::key::{Key, Measure, Side};

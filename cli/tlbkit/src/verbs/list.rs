@@ -1,18 +1,18 @@
 //! `tlbkit list`: what there is to choose from.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use tlbkit::{AddressSpace, KEYS, PRESETS, Tlb};
 use tlbkit_check::program::named;
 use tlbkit_machine::Machine;
+use tlbkit_output::nearest::unknown;
 use tlbkit_output::say;
 use tlbkit_output::table::words;
 use tlbkit_output::terminal::{Ending, Format};
 use tlbkit_workloads::Parameter;
 
 use crate::experiments;
-use crate::lab::named_run::machine_file;
 
 /// What to list.
 #[derive(Args)]
@@ -52,7 +52,8 @@ pub(crate) fn execute(arguments: &ListArguments, format: Format) -> Result<Endin
             format == Format::Text,
             "--toml {machine} with --json: a machine's file is TOML; leave one of them out"
         );
-        say!("{}", machine_file(machine)?.trim_end());
+        let text = Machine::text(machine);
+        say!("{}", text.with_context(|| unknown("machine", machine, Machine::names(), "machines"))?.trim_end());
         return Ok(Ending::AsExpected);
     }
     let kinds = arguments.kind.as_ref().map_or(&Listed::CHOSEN_FROM[..], std::slice::from_ref);

@@ -1,6 +1,6 @@
 //! The verbs of the command: one verb, one file, with a folder beside it where it has parts.
 //!
-//! No verb imports another. What two of them share stands in `lab`.
+//! No verb imports another. What two of them share stands in `spec` and `compared`.
 
 mod check;
 mod list;

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use tlbkit_output::policy;
 use tlbkit_output::say;
 
-use crate::lab::named_run::{NamedRun, NoiseWord};
+use crate::spec::{Machines, NoiseWord, Point, RunSpec};
 
 /// Lists, separated by commas; every combination is a point.
 #[derive(Args)]
@@ -46,7 +46,8 @@ pub(crate) struct PlanArguments {
 /// Prints the points; nothing if one of them names what does not exist.
 pub(super) fn write(arguments: &PlanArguments) -> Result<()> {
     let points = points(arguments)?;
-    points.iter().try_for_each(NamedRun::check)?;
+    let mut machines = Machines::default();
+    points.iter().try_for_each(|point| RunSpec::new(point.clone(), &mut machines).map(drop))?;
     if let Some((_, again)) = repeated(&points)? {
         bail!(
             "the plan has a point twice, as one of its lists names a value twice: {}",
@@ -59,9 +60,9 @@ pub(super) fn write(arguments: &PlanArguments) -> Result<()> {
     Ok(())
 }
 
-fn points(arguments: &PlanArguments) -> Result<Vec<NamedRun>> {
+fn points(arguments: &PlanArguments) -> Result<Vec<Point>> {
     let (milliseconds, noise) = (arguments.milliseconds, arguments.noise.into());
-    let mut points = vec![NamedRun { milliseconds, noise, ..NamedRun::default() }];
+    let mut points = vec![Point { milliseconds, noise, ..Point::default() }];
     points = times(&points, &arguments.workload, |point, name| point.workload.clone_from(name));
     points = times(&points, &arguments.machine, |point, name| point.machine.clone_from(name));
     points = times(&points, &arguments.policy, |point, name| point.policy.clone_from(name));
@@ -79,8 +80,8 @@ fn points(arguments: &PlanArguments) -> Result<Vec<NamedRun>> {
 }
 
 /// Each point once for each value.
-fn times<T>(points: &[NamedRun], values: &[T], set: impl Fn(&mut NamedRun, &T)) -> Vec<NamedRun> {
-    let with = |point: &NamedRun, value: &T| {
+fn times<T>(points: &[Point], values: &[T], set: impl Fn(&mut Point, &T)) -> Vec<Point> {
+    let with = |point: &Point, value: &T| {
         let mut point = point.clone();
         set(&mut point, value);
         point
@@ -90,7 +91,7 @@ fn times<T>(points: &[NamedRun], values: &[T], set: impl Fn(&mut NamedRun, &T)) 
 
 /// Where the first point stands that comes again, and where it does: two rows of one run would pass for two seeds, and
 /// make an interval narrower than it is.
-fn repeated(points: &[NamedRun]) -> Result<Option<(usize, usize)>> {
+fn repeated(points: &[Point]) -> Result<Option<(usize, usize)>> {
     let mut places = HashMap::new();
     for (index, point) in points.iter().enumerate() {
         if let Some(first) = places.insert(serde_json::to_string(point)?, index) {
@@ -118,10 +119,10 @@ fn no_point(line: &str, error: &serde_json::Error) -> Error {
 fn wrong_field(line: &str) -> Option<(String, String)> {
     let fields: Map<String, Value> = serde_json::from_str(line).ok()?;
     fields.into_iter().find_map(|(name, value)| {
-        let mut point = serde_json::to_value(NamedRun::default()).ok()?;
+        let mut point = serde_json::to_value(Point::default()).ok()?;
         // Of a field that does not exist the reader says so.
         *point.get_mut(&name)? = value.clone();
-        let error = serde_json::from_value::<NamedRun>(point).err()?;
+        let error = serde_json::from_value::<Point>(point).err()?;
         Some((format!("\"{name}\": {value}: "), words(&error)))
     })
 }
@@ -135,19 +136,29 @@ fn words(error: &serde_json::Error) -> String {
     })
 }
 
-/// The points of a file; all that they name exists.
-pub(super) fn read(path: &Path) -> Result<Vec<NamedRun>> {
+/// A plan that was read: its runs, and the machines that they name.
+pub(super) struct Plan {
+    pub(super) runs: Vec<RunSpec>,
+    pub(super) machines: Machines,
+}
+
+/// The plan of a file; all that its points name exists.
+pub(super) fn read(path: &Path) -> Result<Plan> {
     let file = path.display();
     let text = fs::read_to_string(path).with_context(|| file.to_string())?;
     ensure!(!text.is_empty(), "{file}: no point in it; tlbkit sweep plan prints points");
-    let point = |(index, line): (usize, &str)| {
-        let point: Result<NamedRun> = serde_json::from_str(line).map_err(|error| no_point(line, &error));
-        let checked = point.and_then(|point| point.check().map(|()| point));
-        checked.with_context(|| format!("{file}:{}", index + 1))
-    };
-    let points: Vec<NamedRun> = text.lines().enumerate().map(point).collect::<Result<_>>()?;
+    let mut machines = Machines::default();
+    let mut points = Vec::new();
+    let mut runs = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let point: Result<Point> = serde_json::from_str(line).map_err(|error| no_point(line, &error));
+        let run = point.and_then(|point| RunSpec::new(point, &mut machines));
+        let run = run.with_context(|| format!("{file}:{}", index + 1))?;
+        points.push(run.point.clone());
+        runs.push(run);
+    }
     if let Some((first, again)) = repeated(&points)? {
         bail!("{file}:{}: the same point as in line {}; remove one of them", again + 1, first + 1);
     }
-    Ok(points)
+    Ok(Plan { runs, machines })
 }

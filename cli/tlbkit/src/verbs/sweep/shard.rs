@@ -1,6 +1,6 @@
 //! One shard of a plan, run; and the rows of all shards, merged.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -15,8 +15,9 @@ use tlbkit_output::stopping::Stopping;
 use tlbkit_output::terminal::{Ending, Format, progress_bar};
 use tlbkit_output::{note, say};
 
-use super::{fingerprint, plan};
-use crate::lab::named_run::{NamedRun, machine, say_caution};
+use super::fingerprint;
+use super::plan::{self, Plan};
+use crate::spec::RunSpec;
 
 /// Of the rows: it rises when a row gets other fields, so that rows of two builds are not mixed unnoticed.
 const FORMAT: u64 = 5;
@@ -85,14 +86,13 @@ pub(super) fn run(arguments: &ShardArguments, format: Format) -> Result<Ending> 
     check_apart(&[("--output", &path, None)], &[("the plan", &arguments.plan)])?;
     let stopping = Stopping::listen()?;
     let done = resume(&path, &plan)?;
-    let mine: Vec<usize> = (number - 1..plan.len()).step_by(of).collect();
+    let mine: Vec<usize> = (number - 1..plan.runs.len()).step_by(of).collect();
     let left: Vec<usize> = mine.iter().copied().filter(|index| !done.contains_key(index)).collect();
     let mut rows = OpenOptions::new().create(true).append(true).open(&path).with_context(name)?;
-    let machines: BTreeSet<_> = left.iter().map(|&index| plan[index].machine.as_str()).collect();
-    machines.into_iter().try_for_each(|name| machine(name).map(|machine| say_caution(&machine)))?;
+    plan.machines.say_cautions();
     let (points, bar, mut ran) = (mine.len(), progress_bar(left.len()), 0);
     let jobs = left.len();
-    let job = move |place: usize| Ok(format!("{}\n", row(left[place], &plan[left[place]])?));
+    let job = move |place: usize| Ok(format!("{}\n", row(left[place], &plan.runs[left[place]])?));
     let ended = jobs::each(jobs, &stopping, job, |_, line| {
         bar.inc(1);
         ran += 1;
@@ -121,19 +121,17 @@ fn beside(plan: &Path, ending: &str) -> Result<PathBuf> {
 }
 
 /// A point, where it stands in the plan, what its machine was, and what came out.
-fn row(index: usize, point: &NamedRun) -> Result<Value> {
-    // Read once: what ran is what is named, even if the file changes under the shard.
-    let machine = machine(&point.machine)?;
-    let mut row = point.row(&point.execute_on(&machine, None)?)?;
+fn row(index: usize, run: &RunSpec) -> Result<Value> {
+    let mut row = run.row(&run.execute(None)?)?;
     row[POINT] = index.into();
-    row[MACHINE] = fingerprint::of(&machine).into();
+    row[MACHINE] = fingerprint::of(&run.machine).into();
     row[FORMAT_FIELD] = FORMAT.into();
     Ok(row)
 }
 
 /// The rows that a killed shard left, without the one that it was killed in. A pipe or a device has none, and might
 /// never end.
-fn resume(path: &Path, plan: &[NamedRun]) -> Result<BTreeMap<usize, String>> {
+fn resume(path: &Path, plan: &Plan) -> Result<BTreeMap<usize, String>> {
     let name = || path.display().to_string();
     if fs::metadata(path).is_ok_and(|about| !about.is_file()) {
         return Ok(BTreeMap::new());
@@ -151,15 +149,11 @@ fn resume(path: &Path, plan: &[NamedRun]) -> Result<BTreeMap<usize, String>> {
     Ok(rows)
 }
 
-/// The fingerprint of each machine that `plan` names, as it is now.
-fn fingerprints(plan: &[NamedRun]) -> Result<BTreeMap<&str, String>> {
-    let names: BTreeSet<&str> = plan.iter().map(|point| point.machine.as_str()).collect();
-    names.into_iter().map(|name| Ok((name, fingerprint::of(&machine(name)?)))).collect()
-}
-
 /// Lines of a file by their points, all of which are the plan's, on the machines that it means.
-fn rows(path: &Path, text: &str, plan: &[NamedRun]) -> Result<BTreeMap<usize, String>> {
-    let machines = fingerprints(plan)?;
+fn rows(path: &Path, text: &str, plan: &Plan) -> Result<BTreeMap<usize, String>> {
+    let machines: BTreeMap<_, _> = plan.machines.each().map(|(name, of)| (name, fingerprint::of(of))).collect();
+    let is_point =
+        |place: usize, fields| plan.runs.get(place).is_some_and(|run| json!(run.point) == Value::Object(fields));
     let row = |(index, line): (usize, &str)| {
         let at = || format!("{}:{}", path.display(), index + 1);
         let is_cut = |error: &serde_json::Error| error.is_eof();
@@ -176,8 +170,8 @@ fn rows(path: &Path, text: &str, plan: &[NamedRun]) -> Result<BTreeMap<usize, St
         let ran_on = fields.remove(MACHINE);
         // What is left is the point itself.
         match point {
-            Some(point) if is_whole && plan.get(point).is_some_and(|plan| json!(plan) == Value::Object(fields)) => {
-                let name = plan[point].machine.as_str();
+            Some(point) if is_whole && is_point(point, fields) => {
+                let name = plan.runs[point].point.machine.as_str();
                 let is_same = ran_on.as_ref().and_then(Value::as_str) == machines.get(name).map(String::as_str);
                 ensure!(is_same, "{}: machine {name} has changed since: remove the file, run its shard again", at());
                 Ok((point, line.to_owned()))
@@ -203,8 +197,8 @@ pub(super) fn merge(arguments: &MergeArguments) -> Result<()> {
             );
         }
     }
-    if let Some(missing) = (0..plan.len()).find(|point| !all.contains_key(point)) {
-        let (file, left) = (arguments.plan.display(), plan.len() - all.len());
+    if let Some(missing) = (0..plan.runs.len()).find(|point| !all.contains_key(point)) {
+        let (file, left) = (arguments.plan.display(), plan.runs.len() - all.len());
         bail!("{file}:{}: {left} points have no row yet, this one first: run its shard again", missing + 1);
     }
     all.values().for_each(|line| say!("{line}"));
@@ -213,9 +207,12 @@ pub(super) fn merge(arguments: &MergeArguments) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use tlbkit_machine::Noise;
 
     use super::*;
+    use crate::spec::{Machines, Point};
 
     /// The name of each field in `value`, with those that it lies in; elements of a list have one name.
     fn fields(value: &Value, name: &str, all: &mut BTreeSet<String>) {
@@ -229,7 +226,7 @@ mod tests {
     #[test]
     fn a_row_has_the_fields_of_its_format() {
         let (workload, machine, policy) = ("madvise1".into(), "recent-bare".into(), "linux-6.18:stats=on".into());
-        let point = NamedRun {
+        let point = Point {
             workload,
             machine,
             policy,
@@ -239,8 +236,9 @@ mod tests {
             milliseconds: 1,
             noise: Noise::On,
         };
+        let run = RunSpec::new(point, &mut Machines::default()).unwrap();
         let mut names = BTreeSet::new();
-        fields(&row(0, &point).unwrap()[OUTCOME], "", &mut names);
+        fields(&row(0, &run).unwrap()[OUTCOME], "", &mut names);
         let text = names.into_iter().collect::<Vec<_>>().join(" ");
         let print = fingerprint::fnv1a(&text);
         assert_eq!((FORMAT, print), (5, 9_010_289_283_376_087_379), "other fields: raise FORMAT, here too. {text}");

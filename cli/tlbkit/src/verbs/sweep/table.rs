@@ -16,9 +16,8 @@ use tlbkit_output::terminal::Format;
 use tlbkit_sim::run::Start;
 
 use super::shard::{OF_FILE, OUTCOME};
-use crate::lab::difference::{Difference, RELATIVE, too_few_means};
-use crate::lab::mean::Mean;
-use crate::lab::seeds::{INTERVAL_OF, OWN_ERROR};
+use crate::compared::difference::{Difference, Mean, RELATIVE, too_few_means};
+use crate::compared::policies::{INTERVAL_OF, OWN_ERROR};
 
 /// What to read.
 #[derive(Args)]
@@ -200,25 +199,25 @@ impl Group {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lab::named_run::{NamedRun, machine};
+    use crate::spec::{Machines, Point, RunSpec};
 
     /// A run that takes samples, one that is over before its start is, and one that does a given amount of work.
     #[test]
     fn each_quantity_is_found_in_an_outcome_that_is_written_out() {
-        let names = |workload: &str, milliseconds| NamedRun {
+        let names = |workload: &str, milliseconds| Point {
             workload: workload.into(),
             machine: "recent-bare".into(),
             policy: "tlbkit".into(),
             cpus: Some(2),
             seed: 1,
             milliseconds,
-            ..NamedRun::default()
+            ..Point::default()
         };
         let mut starts = Vec::new();
         for (workload, milliseconds, set) in [("ebizzy-m", 20, ""), ("ebizzy-m", 1, ""), ("madvise1", 1, "rounds=3")] {
             let mut run = names(workload, milliseconds);
             run.set = set.split_whitespace().map(String::from).collect();
-            let outcome = run.execute_on(&machine("recent-bare").unwrap(), None).unwrap();
+            let outcome = RunSpec::new(run, &mut Machines::default()).unwrap().execute(None).unwrap();
             let written = json!(outcome);
             assert_eq!(rate(&written), outcome.rate(), "{workload}: {:?}", outcome.start);
             for shown in &QUANTITIES[1..] {

@@ -74,7 +74,7 @@ impl Family {
     }
 }
 
-/// The kernel of the preset that `policy` names, a text as [`policy::parse`](super::policy::parse) takes it.
+/// The kernel of the preset that `policy` names, a text as [`parse`](tlbkit_output::policy::parse) takes it.
 pub(crate) fn kernel_of(policy: &str) -> KernelSettings {
     let preset = policy.split(':').next().unwrap_or_default();
     let family = Family::of(preset);

@@ -3,11 +3,11 @@
 use serde_json::{Value, json};
 use tlbkit_output::table::grid;
 use tlbkit_sim::RunOutcome;
+use tlbkit_sim::observer::Cause;
 use tlbkit_sim::run::Start;
 
-use super::compare::{QUANTITIES, Quantity, Unit};
-use super::difference::{Difference, RELATIVE, TOO_FEW, too_few_means};
-use super::mean::Mean;
+use super::difference::{Difference, Mean, RELATIVE, TOO_FEW, changes_pct, too_few_means};
+use super::quantity::{Extent, QUANTITIES, Quantity, Unit, of_busy, part, shown};
 
 /// What the tables say of intervals.
 pub(crate) const OWN_ERROR: &str =
@@ -24,23 +24,23 @@ pub(crate) struct PolicyOutcomes<'a> {
 }
 
 /// Two tables: the means, and where there is more than one policy how far each is from the first.
-pub(crate) fn tables(columns: &[PolicyOutcomes<'_>]) -> String {
+pub(crate) fn tables(columns: &[PolicyOutcomes<'_>], extent: Extent) -> String {
     let means = |quantity: &Quantity| {
         let cells = columns.iter().map(|column| mean_cell(quantity, &column.outcomes));
-        [quantity.title.to_owned()].into_iter().chain(cells).collect()
+        [quantity.title_in(extent)].into_iter().chain(cells).collect()
     };
     let head = |columns: &[PolicyOutcomes<'_>], first: &str| -> Vec<String> {
         [first].into_iter().chain(columns.iter().map(|column| column.policy)).map(String::from).collect()
     };
-    let mut text = grid(&head(columns, "quantity"), &QUANTITIES.iter().map(means).collect::<Vec<_>>());
+    let mut text = grid(&head(columns, "quantity"), &shown(extent).map(means).collect::<Vec<_>>());
     if let [first, others @ ..] = columns
         && !others.is_empty()
     {
         let differences = |quantity: &Quantity| {
             let cells = others.iter().map(|other| difference(quantity, other, first).text());
-            [quantity.title.to_owned()].into_iter().chain(cells).collect()
+            [quantity.title_in(extent)].into_iter().chain(cells).collect()
         };
-        let rows: Vec<_> = QUANTITIES.iter().map(differences).collect();
+        let rows: Vec<_> = shown(extent).map(differences).collect();
         let title = format!("against {}", first.policy);
         let has_too_few = rows.iter().flatten().any(|cell| cell == TOO_FEW);
         let few = if has_too_few { too_few_means() } else { String::new() };
@@ -55,6 +55,68 @@ pub(crate) fn tables(columns: &[PolicyOutcomes<'_>]) -> String {
         );
     }
     text
+}
+
+/// What costs cycles beside the program itself, and how a sentence calls it.
+const COSTS: [(Cause, &str); 8] = [
+    (Cause::FlushWait, "waiting for answers"),
+    (Cause::Interrupt, "answering"),
+    (Cause::FlushSend, "telling others"),
+    (Cause::FlushLocal, "invalidating its own TLB"),
+    (Cause::WalkUser, "walking page tables"),
+    (Cause::Switch, "switching"),
+    (Cause::Fault, "handling faults"),
+    (Cause::LockSpin, "spinning for locks"),
+];
+
+/// What it means, a sentence for each policy but the first, which it is compared with; none for a single policy.
+pub(crate) fn sentences(columns: &[PolicyOutcomes<'_>]) -> Vec<String> {
+    let Some((first, others)) = columns.split_first() else { return Vec::new() };
+    others.iter().map(|other| sentence(other, first)).collect()
+}
+
+fn sentence(column: &PolicyOutcomes<'_>, first: &PolicyOutcomes<'_>) -> String {
+    let (ours, theirs) = (column.policy, first.policy);
+    let both: Vec<_> = column.by_seed().filter_map(|(seed, outcome)| Some((outcome, first.of_seed(seed)?))).collect();
+    if both.is_empty() {
+        return format!("No seed has come to its end under both {ours} and {theirs}.");
+    }
+    let rates: Option<Vec<_>> = both.iter().map(|(ours, theirs)| Some((ours.rate()?, theirs.rate()?))).collect();
+    let Some((rates, base)) = rates.map(|rates| rates.into_iter().unzip::<_, _, Vec<_>, Vec<_>>()) else {
+        return format!("Whether {ours} does more work than {theirs} is not known: a run has no score a second.");
+    };
+    match (Difference::of(&rates, &base), Mean::of(&changes_pct(&base, &rates))) {
+        (Difference::Equal, _) => format!("{ours} does as much work as {theirs}."),
+        (Difference::Found(Mean { mean, half_width }), _) => {
+            let (size, half) = (mean.abs(), half_width.unwrap_or_default());
+            let word = if mean > 0.0 { "more" } else { "less" };
+            let why = reason(&both, mean).map_or_else(String::new, |why| format!(", and {why}"));
+            format!("{ours} does {size:.1} +- {half:.1} % {word} work than {theirs}{why}.")
+        }
+        (_, Some(Mean { mean, half_width: Some(half) })) => {
+            format!("No difference between {ours} and {theirs} in work: {mean:+.1} +- {half:.1} %.")
+        }
+        _ => format!("One seed says nothing of {ours} against {theirs}: chance alone may make such a difference."),
+    }
+}
+
+/// The cost whose share of the busy cycles differs most, in the direction in which it explains a `change` of the work;
+/// none if each might differ by chance.
+fn reason(both: &[(&RunOutcome, &RunOutcome)], change: f64) -> Option<String> {
+    let share = |outcome, cause| part(of_busy(outcome, cause));
+    let differs = |(cause, name): (Cause, &'static str)| {
+        let pairs: Option<Vec<_>> =
+            both.iter().map(|&(ours, theirs)| Some(share(ours, cause)? - share(theirs, cause)?)).collect();
+        let Mean { mean, half_width } = Mean::of(&pairs?)?;
+        let explains = mean * change < 0.0 && half_width.is_some_and(|half| mean.abs() > half);
+        explains.then_some((mean, half_width?, name))
+    };
+    let largest =
+        COSTS.into_iter().filter_map(differs).max_by(|(one, ..), (other, ..)| one.abs().total_cmp(&other.abs()));
+    largest.map(|(points, half, name)| {
+        let word = if points < 0.0 { "fewer" } else { "more" };
+        format!("{name} takes {:.1} +- {half:.1} {word} of 100 busy cycles", points.abs())
+    })
 }
 
 fn mean_cell(quantity: &Quantity, outcomes: &[RunOutcome]) -> String {
@@ -96,6 +158,7 @@ pub(crate) fn json_lines(columns: &[PolicyOutcomes<'_>]) -> Vec<Value> {
         json!({
             "means_of": column.policy, "seeds": column.outcomes.len(), "against": first.policy,
             "interval_of": INTERVAL_OF, "quantities": quantities,
+            "says": (!std::ptr::eq(column, first)).then(|| sentence(column, first)),
             "start_not_over": ended_as(Start::NotOver, &column.outcomes),
         })
     };

@@ -1,4 +1,4 @@
-//! The outcomes of several policies side by side: one column for each policy.
+//! What is compared of several runs: how it is made of an outcome, and how it is written.
 
 use tlbkit_sim::RunOutcome;
 use tlbkit_sim::observer::{Cause, Needed};
@@ -33,6 +33,22 @@ pub(crate) const LEAST_CYCLES: f64 = 0.05;
 pub(crate) struct Quantity {
     pub(crate) title: &'static str,
     of: Of,
+    /// What a short table calls it, if it has it.
+    short: Option<&'static str>,
+}
+
+/// How much of what is compared a table has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Extent {
+    /// What most questions are about.
+    Short,
+    /// Everything.
+    Full,
+}
+
+/// What a table of this extent has.
+pub(crate) fn shown(extent: Extent) -> impl Iterator<Item = &'static Quantity> {
+    QUANTITIES.iter().filter(move |quantity| extent == Extent::Full || quantity.short.is_some())
 }
 
 /// How a value is made of a run. Functions for a part return the part and the whole.
@@ -58,6 +74,11 @@ impl Quantity {
         }
         titles.reverse();
         titles.join(": ")
+    }
+
+    /// What a table of `extent` calls it.
+    pub(crate) fn title_in(&self, extent: Extent) -> String {
+        self.short.filter(|_| extent == Extent::Short).unwrap_or(self.title).to_owned()
     }
 
     pub(crate) const fn unit(&self) -> Unit {
@@ -97,50 +118,60 @@ impl Quantity {
 
 /// All that is compared, in the order of the table. Shares are of busy cycles, so that idle CPUs hide nothing.
 pub(crate) const QUANTITIES: &[Quantity] = &[
-    measure("score a second", RunOutcome::rate),
+    always(measure("score a second", RunOutcome::rate)),
     measure("milliseconds, start and end included", |o| Some(1e3 * o.elapsed_seconds)),
-    count("flush interrupts sent", |o| o.ipis.sent),
-    events("  of them needed at once", |o| needed(o.flushes.interrupts)),
+    always(count("flush interrupts sent", |o| o.ipis.sent)),
+    always(events("  of them needed at once", |o| needed(o.flushes.interrupts))),
     events("    of these before the next use", |o| [o.later_needs.before_use, o.later_needs.followed]),
     events("    of these before a frame's reuse", |o| [o.later_needs.before_reuse, o.later_needs.followed]),
-    count("flushes", |o| o.flushes.flushes),
+    always(count("flushes", |o| o.flushes.flushes)),
     count("  other CPUs of the set left alone", |o| o.flushes.left_alone),
-    count("  of everything", |o| o.flushes.full_flushes),
+    always(count("  of everything", |o| o.flushes.full_flushes)),
     count("pages invalidated singly", |o| o.flushes.pages.done),
     events("  of them needed", |o| needed(o.flushes.pages)),
     count("switches that kept entries", |o| o.flushes.switches_kept),
     count("switches that flushed", |o| o.flushes.switches_flushed),
     count("tasks moved while they ran", |o| o.kernel.moves),
     count("page walks", |o| o.tlb.walks),
-    count("  refilling what was flushed", |o| o.tlb.refills),
+    alone("walks that refill what was flushed", count("  refilling what was flushed", |o| o.tlb.refills)),
     cycles("busy cycles: user", |o| of_busy(o, Cause::User)),
     cycles("busy cycles: kernel", |o| of_busy(o, Cause::Kernel)),
     cycles("busy cycles: faults", |o| of_busy(o, Cause::Fault)),
     cycles("busy cycles: switch path", |o| of_busy(o, Cause::Switch)),
     cycles("busy cycles: own invalidations", |o| of_busy(o, Cause::FlushLocal)),
     cycles("busy cycles: telling others", |o| of_busy(o, Cause::FlushSend)),
-    cycles("busy cycles: waiting for answers", |o| of_busy(o, Cause::FlushWait)),
-    cycles("busy cycles: answering", |o| of_busy(o, Cause::Interrupt)),
+    always(cycles("busy cycles: waiting for answers", |o| of_busy(o, Cause::FlushWait))),
+    always(cycles("busy cycles: answering", |o| of_busy(o, Cause::Interrupt))),
     cycles("busy cycles: walks, user", |o| of_busy(o, Cause::WalkUser)),
     cycles("busy cycles: walks, kernel", |o| of_busy(o, Cause::WalkKernel)),
     cycles("busy cycles: locks", |o| of_busy(o, Cause::LockSpin)),
     cycles("all cycles: idle", |o| [o.cycles(Cause::Idle), o.ledger.total()]),
 ];
 
+/// One that a short table has as well.
+const fn always(quantity: Quantity) -> Quantity {
+    Quantity { short: Some(quantity.title), ..quantity }
+}
+
+/// One that a short table has under another title, as it lacks the row of which this is a part.
+const fn alone(short: &'static str, quantity: Quantity) -> Quantity {
+    Quantity { short: Some(short), ..quantity }
+}
+
 const fn measure(title: &'static str, of: fn(&RunOutcome) -> Option<f64>) -> Quantity {
-    Quantity { title, of: Of::Measure(of) }
+    Quantity { title, of: Of::Measure(of), short: None }
 }
 
 const fn count(title: &'static str, of: fn(&RunOutcome) -> u64) -> Quantity {
-    Quantity { title, of: Of::Events(of) }
+    Quantity { title, of: Of::Events(of), short: None }
 }
 
 const fn events(title: &'static str, of: fn(&RunOutcome) -> [u64; 2]) -> Quantity {
-    Quantity { title, of: Of::PartOfEvents(of) }
+    Quantity { title, of: Of::PartOfEvents(of), short: None }
 }
 
 const fn cycles(title: &'static str, of: fn(&RunOutcome) -> [u64; 2]) -> Quantity {
-    Quantity { title, of: Of::PartOfCycles(of) }
+    Quantity { title, of: Of::PartOfCycles(of), short: None }
 }
 
 /// A row for each quantity, a column for each of `outcomes`.
@@ -164,17 +195,24 @@ fn needed(needed: Needed) -> [u64; 2] {
     [needed.needed, needed.done]
 }
 
-fn of_busy(outcome: &RunOutcome, cause: Cause) -> [u64; 2] {
+/// The cycles of a cause, and all that were busy.
+pub(super) fn of_busy(outcome: &RunOutcome, cause: Cause) -> [u64; 2] {
     [outcome.cycles(cause), outcome.ledger.total() - outcome.cycles(Cause::Idle)]
 }
 
-fn part([part, whole]: [u64; 2]) -> Option<f64> {
+/// The part in percent of the whole; none if that is nothing.
+pub(super) fn part([part, whole]: [u64; 2]) -> Option<f64> {
     (whole > 0).then(|| 100.0 * part as f64 / whole as f64)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_short_table_has_eight_rows_and_a_full_one_all() {
+        assert_eq!([Extent::Short, Extent::Full].map(|extent| shown(extent).count()), [8, QUANTITIES.len()]);
+    }
 
     #[test]
     fn a_part_is_named_with_what_it_is_a_part_of() {
