@@ -14,18 +14,27 @@ use crate::nothing::ALONE;
 /// What a CPU has done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Did {
+    /// Wrote this value to CR3.
     Cr3(Cr3),
+    /// INVLPG of this address.
     Invlpg(u64),
+    /// INVPCID.
     Invpcid(Invpcid),
+    /// Cleared and set CR4.PGE.
     TogglePge,
+    /// Sent an IPI to this CPU.
     Ipi(u32),
+    /// Sent an IPI to all others.
     IpiToOthers,
+    /// The protocol reported this.
     Event(Event),
 }
 
 /// What a test adds to its CPUs. A reference to the test's machine implements it, and each CPU keeps a copy of that.
 pub trait Machine: Copy {
+    /// [`Hardware::Set`] of its CPUs.
     type Set: AsRef<[AtomicU64]>;
+    /// [`Hardware::Token`] of its CPUs.
     type Token: From<SpaceToken>;
     /// What the test wants to know of a translation that a CPU holds.
     type Entry;
@@ -34,10 +43,13 @@ pub trait Machine: Copy {
     /// What it keeps for each CPU.
     type Kept: Default;
 
+    /// The protocol's part of the machine.
     fn tlb(&self) -> &Tlb<'_>;
 
+    /// The interrupts between its CPUs.
     fn apics(&self) -> &Apics;
 
+    /// [`Hardware::with_space_of`] of its CPUs.
     fn with_space_of<R>(self, token: Self::Token, f: impl FnOnce(&AddressSpace<Self::Set>) -> R) -> R;
 
     /// `cpu` is about to execute an instruction.
@@ -67,33 +79,46 @@ pub trait Machine: Copy {
 
 /// A CPU and its TLB. As long as a test changes nothing, waits are as patient as the library's own.
 pub struct TestCpu<M: Machine> {
+    /// The machine that it belongs to.
     pub machine: M,
+    /// Its number.
     pub id: CpuId,
+    /// What it can do.
     pub features: Features,
+    /// What its TLB holds.
     pub tlb: RefCell<Store<M::Entry, M::Table>>,
+    /// What it has loaded.
     pub cr3: Cell<Cr3>,
+    /// True while interrupts are on.
     pub irqs: Cell<bool>,
     /// An offline CPU takes no interrupt.
     pub is_online: Cell<bool>,
     /// How many interrupts it has taken.
     pub interrupts: Cell<u32>,
+    /// What it has done, until a test takes it out.
     pub log: RefCell<Vec<Did>>,
     /// Goes on by 100 whenever it is read.
     pub clock_cycles: Cell<u64>,
+    /// [`Hardware::glances`] of this CPU.
     pub glances: Cell<u32>,
+    /// [`Hardware::patience_turns`] of this CPU.
     pub patience_turns: Cell<u32>,
+    /// [`Hardware::patience_rounds`] of this CPU.
     pub patience_rounds: Cell<u32>,
-    /// What is done about late CPUs; and which were late.
+    /// What is done about late CPUs.
     pub about_late: Cell<Late>,
+    /// Which CPUs were late, in order.
     pub was_late: RefCell<Vec<u32>>,
     /// Where the code runs that calls as this CPU, if the kernel can tell.
     pub here: Cell<Option<CpuId>>,
     /// Where the task is moved to just before interrupts are off the next time.
     pub moves_to: Cell<Option<CpuId>>,
+    /// What the machine keeps for it.
     pub kept: M::Kept,
 }
 
 impl<M: Machine> TestCpu<M> {
+    /// CPU `id`, online, with interrupts on, an empty TLB and the kernel's PCID loaded.
     #[must_use]
     pub fn new(machine: M, id: CpuId, features: Features) -> Self {
         Self {

@@ -8,7 +8,6 @@
 //! Model checkers do not use this crate. loom has its own atomics, and the adversarial machine of `tlbkit-check` must
 //! not share a fault with these tests.
 #![forbid(unsafe_code)]
-#![expect(missing_docs, reason = "tests use it, and names say most")]
 
 mod apics;
 mod cpu;
@@ -34,6 +33,7 @@ pub fn leak<T>(items: impl IntoIterator<Item = T>) -> &'static [T] {
     items.into_iter().collect::<Vec<_>>().leak()
 }
 
+/// As many words of zeros.
 #[must_use]
 pub fn words(count: usize) -> &'static [AtomicU64] {
     leak((0..count).map(|_| AtomicU64::new(0)))

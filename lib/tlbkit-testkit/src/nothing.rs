@@ -15,6 +15,7 @@ use crate::MODERN;
 /// It is generic so that the benchmark compiles it, together with all that calls it, as it would in its own sources:
 /// compiled here, two of the counted paths were inlined in another way.
 pub struct Nothing<S: 'static> {
+    /// The protocol's part of the machine.
     pub tlb: &'static Tlb<'static>,
     /// By token.
     pub spaces: &'static [AddressSpace<S>],

@@ -25,9 +25,13 @@ pub enum Delivery {
 /// What another CPU does while one waits.
 type Act<M> = Box<dyn FnOnce(M)>;
 
+/// The CPUs of such a machine.
 pub struct Stepped<M: Machine> {
+    /// Each of them, by number.
     pub cpus: Vec<TestCpu<M>>,
+    /// The interrupts between them.
     pub apics: Apics,
+    /// When interrupts arrive from now on.
     pub delivery: Cell<Delivery>,
     /// One is done in each round of waiting, until all are done; pending interrupts arrive after them.
     pub meanwhile: RefCell<VecDeque<Act<M>>>,
@@ -64,6 +68,9 @@ impl<M: Machine> Stepped<M> {
     }
 
     /// [`Machine::relax`] of these CPUs: what a test planned for this round, or else every pending interrupt arrives.
+    ///
+    /// # Panics
+    /// After very many rounds, since nothing will ever happen then (INV-7).
     pub fn wait_turn(&self, waiter: &TestCpu<M>) {
         self.waits.set(self.waits.get() + 1);
         assert!(self.waits.get() < PATIENCE, "INV-7: cpu{} waits for ever", waiter.id.0);
@@ -84,6 +91,7 @@ impl<M: Machine> Stepped<M> {
         self.cpus[cpu].log.take()
     }
 
+    /// Empties the log of every CPU.
     pub fn forget_logs(&self) {
         self.cpus.iter().for_each(|cpu| cpu.log.borrow_mut().clear());
     }

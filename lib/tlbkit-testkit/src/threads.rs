@@ -11,7 +11,9 @@ use crate::cpu::{Machine, TestCpu};
 
 /// What the threads share, where spaces live as long as the machine does.
 pub struct Threads {
+    /// The protocol's part of the machine.
     pub tlb: Tlb<'static>,
+    /// The interrupts between its CPUs.
     pub apics: Apics,
     /// By token.
     pub spaces: Vec<AddressSpace>,

@@ -231,7 +231,6 @@ pub trait Hardware {
     /// How many times a wait just looks again whether it is over, with a [`relax`](Self::relax) before each look,
     /// before it also answers other CPUs at each turn. Interrupts are on meanwhile, so a few of these looks delay
     /// nobody, and a wait that is over soon takes a fraction of the instructions. The default is none.
-    #[inline(always)]
     fn glances(&self) -> u32 {
         0
     }
@@ -274,7 +273,6 @@ pub trait Hardware {
     /// answers other CPUs, and when a call that waited, or issued or sent a flush, ends. So a task that migrated in
     /// between, or a number that was wrong from the beginning, is noticed. Interrupts may be on or off, and an NMI may
     /// call it. The default does not tell, and costs nothing.
-    #[inline(always)]
     fn this_cpu(&self) -> Option<CpuId> {
         None
     }
@@ -310,7 +308,6 @@ pub trait Hardware {
     fn with_space_of<R>(&self, token: Self::Token, f: impl FnOnce(&AddressSpace<Self::Set>) -> R) -> R;
 
     /// Something happened; for counters and traces. The default does nothing and costs nothing.
-    #[inline(always)]
     fn event(&self, event: Event) {
         let _ = event;
     }

@@ -101,8 +101,8 @@ fn compilers() -> Result<String> {
 
 const HEAD: &str = "\
 # Instructions of each path: `cargo bench -p tlbkit-c`, the C columns by these compilers, gcc with -O2.
-# linux: Linux 7.3.4, objects of the leanest build, each instruction of a kernel counted as one; `without-tags` is Linux
-# 6.12 in place, counted by a probe. inlined: `cargo bench -p tlbkit`. A dash: nobody has counted it.
+# linux: Linux 7.3.4, objects of the leanest build, each instruction of a kernel counted as one; `without-pcids` is of
+# Linux 6.12 in place, counted by a probe. inlined: `cargo bench -p tlbkit`. A dash: nobody has counted it.
 # path                 linux  inlined  checked    named     fast
 ";
 

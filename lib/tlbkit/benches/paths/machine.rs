@@ -77,7 +77,7 @@ fn revoke(cpu: &Cpu<'_, 'static, Nothing>, space: &AddressSpace) {
 
 const CPUS: usize = 16;
 
-/// Our default but for its slots, which are taken in turn as Linux does.
+/// our default but for its ASIDs, which are taken in turn as Linux does.
 pub(crate) fn in_turn() -> Policy {
     kept(Policy { tags: Tags::RoundRobin(6), ..Policy::default() })
 }
@@ -152,7 +152,7 @@ impl Bench {
         (0..n).for_each(|_| counted::gather(&cpu, &self.spaces[0], black_box(VirtAddr(0x7000_0000)), pages));
     }
 
-    /// Revokes something of space `n` that this CPU does not run, so that its slot is stale: a flush that tells nobody.
+    /// Takes something of space `n` away, which this CPU does not run, so that its ASID is stale. It interrupts nobody.
     pub(crate) fn make_stale(&self, n: usize) {
         let other = self.tlb.cpu(CpuId(15), &self.hardware);
         revoke(&other, &self.spaces[n]);

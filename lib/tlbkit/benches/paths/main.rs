@@ -3,7 +3,8 @@
 //! `cargo bench -p tlbkit` prints a table. For the instructions it runs itself under `valgrind --tool=callgrind`, which
 //! counts the same on every host for the same compiler; without valgrind that column says why it is empty. The last
 //! column is Linux 7.3 in its leanest build, counted on its own objects (README, "How fast"). `cargo bench -p tlbkit --
-//! lines` prints the cache lines that each path touches instead, by lackey.
+//! lines` prints the cache lines that each path touches instead, by lackey. `inline.md` beside
+//! it says what each `inline` of the library is worth on these paths.
 
 mod lines;
 mod machine;
@@ -50,10 +51,10 @@ fn main() {
 fn paths() -> Vec<Path> {
     let mut paths = vec![
         switches("switch to the same space", &[0]),
-        current_slot("switch, current slot 0", &[1, 0]),
-        current_slot("switch, current slot 3", &[0, 3]),
-        current_slot("switch, current slot 5", &[0, 5]),
-        Path::new("switch, stale slot", |bench, n| {
+        current_asid("switch, current ASID 0", &[1, 0]),
+        current_asid("switch, current ASID 3", &[0, 3]),
+        current_asid("switch, current ASID 5", &[0, 5]),
+        Path::new("switch, stale ASID", |bench, n| {
             let cpu = bench.cpu();
             for i in 0..n {
                 bench.make_stale((i % 2) as usize);
@@ -69,9 +70,9 @@ fn paths() -> Vec<Path> {
                 nothing(&cpu, &bench.spaces[0], &bench.irqs);
             }
         }),
-        switches("switch, new slot", &[0, 1, 2, 3, 4, 5, 6, 7]),
-        current_slot("switch, current, by last use", &[0, 5]).under(kept(Policy::default())),
-        current_slot("switch, ring of 6, by last use", &[0, 1, 2, 3, 4, 5]).under(kept(Policy::default())),
+        switches("switch, new ASID", &[0, 1, 2, 3, 4, 5, 6, 7]),
+        current_asid("switch, current, by last use", &[0, 5]).under(kept(Policy::default())),
+        current_asid("switch, ring of 6, by last use", &[0, 1, 2, 3, 4, 5]).under(kept(Policy::default())),
         switches("switch, new, by last use", &[0, 1, 2, 3, 4, 5, 6, 7]).under(kept(Policy::default())),
         Path::new("enter lazy", |bench, n| {
             let cpu = bench.cpu();
@@ -109,8 +110,8 @@ fn older() -> [Path; 8] {
         going_idle().under(counting),
         going_idle().called("enter the kernel's tables").under(preset("linux-4.14")),
         Path::new("leave lazy, counted", |bench, n| bench.idle(n, counted::switch)).under(counting),
-        current_slot("switch, current, counted", &[0, 5]).under(counting),
-        current_slot("switch, current, exact set", &[0, 5]).under(preset("linux-4.20")),
+        current_asid("switch, current, counted", &[0, 5]).under(counting),
+        current_asid("switch, current, exact set", &[0, 5]).under(preset("linux-4.20")),
         switches("switch, new, counted", &[0, 1, 2, 3, 4, 5, 6, 7]).under(counting),
         switches("switch, new, exact set", &[0, 1, 2, 3, 4, 5, 6, 7]).under(preset("linux-4.20")),
         switches("switch, no tags", &[0, 1]).under(preset("linux-4.13")),
@@ -122,7 +123,7 @@ fn switches(name: &'static str, order: &'static [usize]) -> Path {
         .less(|bench, n| bench.switch_around(n, order, nothing))
 }
 
-fn current_slot(name: &'static str, order: &'static [usize]) -> Path {
+fn current_asid(name: &'static str, order: &'static [usize]) -> Path {
     switches(name, order).prepared(|bench| bench.switch_around(6, &[0, 1, 2, 3, 4, 5], counted::switch))
 }
 

@@ -58,13 +58,11 @@ pub(crate) struct Hint(u8);
 
 impl Hint {
     /// True if a space to which the hint does not lead may have an ASID all the same.
-    #[inline(always)]
     pub(crate) const fn is_shared(self) -> bool {
         self.0 & SHARED != 0
     }
 
     /// True on a CPU without PCIDs.
-    #[inline(always)]
     pub(crate) const fn is_without_pcid(self) -> bool {
         self.0 & NO_PCID != 0
     }
@@ -176,7 +174,6 @@ impl AsidTable {
 
     /// Gives the only ASID of a CPU without PCIDs to `id`. The CR3 write that follows drops all that it named, so it is
     /// current up to `generation` then. Every hint leads there already.
-    #[inline(always)]
     pub(crate) fn assign_only(&self, id: SpaceId, generation: Generation) {
         self.ids[0].set(id.0);
         self.generations[0].set(generation.0);

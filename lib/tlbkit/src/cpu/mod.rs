@@ -25,7 +25,7 @@ use state::{CpuState, Presence};
 
 /// The policy as bits, so that one test on a path asks for several choices.
 pub(crate) mod flag {
-    pub(crate) use crate::policy::history::choices::flag::{COUNTED, COUNTS, KERNEL_SET};
+    pub(crate) use crate::policy::history::choices::flag::{ACCOUNTING, KERNEL_SET, LAZY_COUNTED};
 
     /// The CPU set is exact: join at each switch, leave after it.
     pub(crate) const EXACT_SET: u32 = 1;
@@ -42,9 +42,9 @@ pub(crate) mod flag {
     /// CPUs in lazy TLB mode are interrupted by every flush of their space.
     pub(crate) const LAZY_INTERRUPTED: u32 = 1 << 6;
     /// A switch owes something to the space that it leaves, so it takes the general path.
-    pub(crate) const LEAVING_WORK: u32 = EXACT_SET | COUNTED | KERNEL_SET;
+    pub(crate) const LEAVING_WORK: u32 = EXACT_SET | LAZY_COUNTED | KERNEL_SET;
     /// What makes entering lazy TLB mode more than one store.
-    pub(crate) const ENTER_LAZY_WORK: u32 = COUNTED | NOT_LAZY;
+    pub(crate) const ENTER_LAZY_WORK: u32 = LAZY_COUNTED | NOT_LAZY;
 }
 
 /// The TLBs of a machine: its CPUs, the requests between them, and the policy.
@@ -191,19 +191,16 @@ impl<'t, 'k, H: Hardware> Cpu<'t, 'k, H> {
     /// The kernel's name of the space that this CPU has loaded last: for traces and watchdogs. That space may be gone
     /// already, if the kernel's own page tables are loaded now.
     #[must_use]
-    #[inline(always)]
     pub fn loaded_token(&self) -> SpaceToken {
         SpaceToken(self.state.token.get())
     }
 
     /// Calls `f` with the space that the kernel calls `token`.
-    #[inline(always)]
     pub(crate) fn with_space_of<R>(&self, token: SpaceToken, f: impl FnOnce(&AddressSpace<H::Set>) -> R) -> R {
         self.hardware.with_space_of(token.into(), f)
     }
 
     /// True if this code runs on the CPU that the handle is for, as far as the kernel can tell.
-    #[inline(always)]
     pub(crate) fn is_here(&self) -> bool {
         match self.hardware.this_cpu() {
             Some(here) if here != self.id => {
@@ -215,7 +212,6 @@ impl<'t, 'k, H: Hardware> Cpu<'t, 'k, H> {
     }
 
     /// Reports to the kernel if this code runs on another CPU than the one that the handle is for.
-    #[inline(always)]
     pub(crate) fn assert_here(&self) {
         let _reported = self.is_here();
     }
@@ -232,7 +228,6 @@ impl<'t, 'k, H: Hardware> Cpu<'t, 'k, H> {
         )
     }
 
-    #[inline(always)]
     pub(crate) fn presence(&self) -> Presence {
         // Relaxed: no partner, this CPU alone writes its presence.
         Presence(self.state.presence.load(Ordering::Relaxed))
@@ -246,7 +241,6 @@ impl<'t, 'k, H: Hardware> Cpu<'t, 'k, H> {
     }
 
     /// The ASID whose PCID is loaded; meaningful only while a space is.
-    #[inline(always)]
     pub(crate) fn asid(&self) -> Asid {
         Asid(self.state.asid.get())
     }
@@ -273,7 +267,7 @@ impl<'t, 'k, H: Hardware> Cpu<'t, 'k, H> {
 const fn flags_of(policy: &Policy) -> u32 {
     let mut flags = policy.history.flags();
     if policy.lazy_references.is_counted() {
-        flags |= flag::COUNTED;
+        flags |= flag::LAZY_COUNTED;
     }
     if matches!(policy.lazy_references, LazyReferences::Awaited) {
         flags |= flag::AWAITED;

@@ -31,23 +31,19 @@ impl Presence {
     pub(crate) const RETURNING: Self = Self(u64::MAX - 2);
     const LAZY: u64 = 1 << 63;
 
-    #[inline(always)]
     pub(crate) const fn running(id: SpaceId) -> Self {
         Self(id.0)
     }
 
-    #[inline(always)]
     pub(crate) const fn lazy(id: SpaceId) -> Self {
         Self(id.0 | Self::LAZY)
     }
 
-    #[inline(always)]
     pub(crate) const fn as_lazy(self) -> Self {
         Self(self.0 | Self::LAZY)
     }
 
     /// The space that is loaded, running or lazily; that of the kernel if there is none.
-    #[inline(always)]
     pub(crate) const fn space(self) -> SpaceId {
         SpaceId(self.0 & !Self::LAZY)
     }
@@ -56,31 +52,26 @@ impl Presence {
     /// in the middle of a switch must, since it may have read the old generation. One that runs something else, or
     /// holds the space lazily, need not: it finds the new generation before it uses the space. Lazy CPUs are sorted out
     /// first, since there are often many.
-    #[inline(always)]
     pub(crate) fn may_run(self, space: SpaceId) -> bool {
         !self.is_lazy() && (self == Self::SWITCHING || self == Self::running(space))
     }
 
     /// The same where page-table pages are freed: a CPU that holds the space in lazy TLB mode walks them too.
-    #[inline(always)]
     pub(crate) fn may_hold(self, space: SpaceId) -> bool {
         self == Self::SWITCHING || self.space() == space
     }
 
     /// True if no program can run here before the CPU has looked at a generation again.
-    #[inline(always)]
     pub(crate) const fn is_lazy(self) -> bool {
         self.0 & Self::LAZY != 0
     }
 
     /// True if no request is sent to it: it is offline, is still coming online, or never was.
-    #[inline(always)]
     pub(crate) const fn is_absent(self) -> bool {
         self.0 >= Self::RETURNING.0
     }
 
     /// True if it answers nobody: it is offline and has not begun to come online.
-    #[inline(always)]
     pub(crate) const fn is_offline(self) -> bool {
         self.0 >= Self::NEW.0
     }
@@ -146,7 +137,7 @@ pub struct CpuState {
     pub(crate) kernel_pcid_stale: OwnedByte,
     /// 1 while this CPU sends requests or waits for the answers: a flush in an interrupt handler would use the same
     /// mailbox.
-    pub(crate) is_waiting: OwnedByte,
+    pub(crate) is_in_a_flush: OwnedByte,
     /// One bit for each mailbox: a request was issued in it, and this CPU has not seen its outbox empty since;
     /// `flush/mailboxes.rs`.
     pub(crate) issued: OwnedByte,
@@ -175,7 +166,7 @@ impl CpuState {
                 keep_first: Owned::new(0),
                 pending_user: Owned::new(0),
                 kernel_pcid_stale: OwnedByte::new(1),
-                is_waiting: OwnedByte::new(0),
+                is_in_a_flush: OwnedByte::new(0),
                 issued: OwnedByte::new(0),
                 turns: array_of!(AtomicU32::new(0); MAILBOXES),
                 presence: AtomicU64::new(Presence::NEW.0),

@@ -30,13 +30,12 @@ use core::mem::ManuallyDrop;
 
 use super::gather::Flushed;
 use super::owed::Debts;
-use super::request::{Extent, Needs, Request, Step};
+use super::request::{Extent, Needs, Request};
 use super::targets::BatchTargets;
-use crate::addr::{SpaceToken, Stride};
 use crate::cpu::Cpu;
 use crate::hardware::Hardware;
 use crate::policy::Reason;
-use crate::space::{AddressSpace, Generation, SpaceId, Translations};
+use crate::space::{AddressSpace, SpaceId, Translations};
 
 /// Translations of any number of spaces that were taken away, and their frames, waiting for one flush. `F` is any
 /// collection of frames.
@@ -151,8 +150,7 @@ impl<F> TlbBatch<F> {
 
     /// Sends a request that is about no space in particular: its responders are found among all CPUs that are online.
     fn send<H: Hardware>(&self, cpu: &Cpu<'_, '_, H>, space: SpaceId, extent: Extent<'_>, why: Reason) {
-        let (token, step, needs) = (SpaceToken(0), Step::from_stride(Stride::Page4K), self.needs);
-        let request = Request { space, token, generation: Generation::NEVER, extent, step, needs };
+        let request = Request { space, extent, ..Request::everything(self.needs) };
         cpu.shootdown(Translations::OfKernel, request, why);
     }
 }
@@ -173,14 +171,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     pub fn drain(&self, space: &AddressSpace<H::Set>) {
         self.assert_here();
         if self.tlb.owed.is_owed(space.id) {
-            let request = Request {
-                space: space.id,
-                token: space.token,
-                generation: Generation::NEVER,
-                extent: Extent::Everything,
-                step: Step::from_stride(Stride::Page4K),
-                needs: Needs::NOTHING,
-            };
+            let request = Request::everything(Needs::NOTHING).in_space(space);
             self.shootdown(Translations::OfSpace(space), request, Reason::RemovePte);
         }
     }

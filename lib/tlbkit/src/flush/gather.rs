@@ -26,12 +26,12 @@
 use core::mem::ManuallyDrop;
 
 use super::request::{Extent, Needs, Request, Step};
-use crate::addr::{SpaceToken, Stride, VirtAddr};
+use crate::addr::{Stride, VirtAddr};
 use crate::cpu::Cpu;
 use crate::hardware::Hardware;
 use crate::policy::Reason;
 use crate::policy::history::packet::{Packet, Sends, wants_walk};
-use crate::space::{Generation, SpaceId, Translations};
+use crate::space::{SpaceId, Translations};
 
 /// Whether the PTE that was changed had the global bit. A gather may contain both kinds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,11 +58,9 @@ impl<F> Flushed<F> {
     }
 }
 
-/// Translations that were taken away, and their frames, waiting for one flush. `F` is any collection of frames.
-#[must_use = "a gather that is not flushed leaks its frames"]
-pub struct TlbGather<'s, S, F> {
-    pub(crate) translations: Translations<'s, S>,
-    /// The first byte that was recorded, and the last: the other way round while nothing was.
+/// What was recorded since the last flush.
+struct Recorded {
+    /// The first byte, and the last: the other way round while there is none.
     start: u64,
     end: u64,
     stride: Stride,
@@ -70,27 +68,35 @@ pub struct TlbGather<'s, S, F> {
     is_everything: bool,
     /// A frame is held that came without a translation.
     holds_unnamed: bool,
-    pub(crate) reason: Reason,
+    /// Of the first translation.
+    reason: Reason,
+}
+
+impl Recorded {
+    const NOTHING: Self = Self {
+        start: u64::MAX,
+        end: 0,
+        stride: Stride::Page1G,
+        needs: Needs::NOTHING,
+        is_everything: false,
+        holds_unnamed: false,
+        reason: Reason::RemovePte,
+    };
+}
+
+/// Translations that were taken away, and their frames, waiting for one flush. `F` is any collection of frames.
+#[must_use = "a gather that is not flushed leaks its frames"]
+pub struct TlbGather<'s, S, F> {
+    pub(crate) translations: Translations<'s, S>,
+    recorded: Recorded,
     packet: Packet,
     frames: ManuallyDrop<F>,
 }
 
 impl<'s, S, F> TlbGather<'s, S, F> {
     /// An empty gather for `translations`; `frames` is where it keeps frames.
-    #[inline(always)]
     pub const fn new(translations: Translations<'s, S>, frames: F) -> Self {
-        Self {
-            translations,
-            start: u64::MAX,
-            end: 0,
-            stride: Stride::Page1G,
-            needs: Needs::NOTHING,
-            is_everything: false,
-            holds_unnamed: false,
-            reason: Reason::RemovePte,
-            packet: Packet::EMPTY,
-            frames: ManuallyDrop::new(frames),
-        }
+        Self { translations, recorded: Recorded::NOTHING, packet: Packet::EMPTY, frames: ManuallyDrop::new(frames) }
     }
 
     /// Records the translation of size `stride` at `va`, which was taken out of the page tables, and holds the `frame`
@@ -148,7 +154,6 @@ impl<'s, S, F> TlbGather<'s, S, F> {
     }
 
     /// Records `pages` adjoining translations of size `stride` from `va` on, as far as there are addresses.
-    #[inline(always)]
     pub fn range<H: Hardware<Set = S>>(
         &mut self,
         cpu: &Cpu<'_, '_, H>,
@@ -162,45 +167,40 @@ impl<'s, S, F> TlbGather<'s, S, F> {
             return;
         }
         let first = va.0 & !(stride.bytes() - 1);
-        self.reason = if self.is_empty() { why } else { self.reason };
-        self.record(first, pages, stride, scope);
+        // Kept as the last byte, and capped at the top of the address space: an end that wrapped would mean nothing.
+        let last = first.saturating_add((pages - 1).saturating_mul(stride.bytes())) | (stride.bytes() - 1);
+        self.recorded.reason = if self.is_empty() { why } else { self.recorded.reason };
+        let recorded = &mut self.recorded;
+        recorded.start = recorded.start.min(first);
+        recorded.end = recorded.end.max(last);
+        recorded.stride = recorded.stride.min(stride);
+        recorded.needs = recorded.needs.with(match scope {
+            Scope::Local => Needs::LOCAL,
+            Scope::Global => Needs::GLOBAL,
+        });
         if self.packet.add(cpu.tlb().policy(), first, pages, stride) == Sends::Now {
             self.send_now(cpu);
         }
     }
 
-    #[inline(always)]
-    fn record(&mut self, first: u64, pages: u64, stride: Stride, scope: Scope) {
-        // Kept as the last byte, and capped at the top of the address space: an end that wrapped would mean nothing.
-        let last = first.saturating_add((pages - 1).saturating_mul(stride.bytes())) | (stride.bytes() - 1);
-        self.start = self.start.min(first);
-        self.end = self.end.max(last);
-        self.stride = self.stride.min(stride);
-        self.needs = self.needs.with(match scope {
-            Scope::Local => Needs::LOCAL,
-            Scope::Global => Needs::GLOBAL,
-        });
-    }
-
     #[cold]
     fn send_now<H: Hardware<Set = S>>(&mut self, cpu: &Cpu<'_, '_, H>) {
-        self.send(cpu);
-        (self.start, self.end, self.stride) = (u64::MAX, 0, Stride::Page1G);
-        (self.needs, self.is_everything, self.holds_unnamed) = (Needs::NOTHING, false, false);
+        cpu.shootdown(self.translations, self.request(cpu), self.reason());
+        self.recorded = Recorded { reason: self.recorded.reason, ..Recorded::NOTHING };
     }
 
     /// True if nothing was recorded since the last flush.
     #[must_use]
     #[inline]
     pub const fn is_empty(&self) -> bool {
-        self.start > self.end
+        self.recorded.start > self.recorded.end
     }
 
     /// A page-table page is among what is freed: what [`unmap_table`](Self::unmap_table) records for the page that it
     /// holds.
     #[inline]
     pub const fn tables_freed(&mut self) {
-        self.needs = self.needs.with(Needs::TABLES);
+        self.recorded.needs = self.recorded.needs.with(Needs::TABLES);
     }
 
     /// Mapped pages of the space: what a range rule of the feature `history` takes for active entries.
@@ -219,7 +219,7 @@ impl<'s, S, F> TlbGather<'s, S, F> {
     /// gather of a space that is all of the space; global entries are flushed only if something was recorded with
     /// [`Scope::Global`].
     pub const fn flush_everything(&mut self) {
-        self.is_everything = true;
+        self.recorded.is_everything = true;
     }
 
     /// Holds `frame`, to which no single page belongs, until the flush: one that several recorded pages shared, or one
@@ -233,7 +233,7 @@ impl<'s, S, F> TlbGather<'s, S, F> {
     where
         F: Extend<T>,
     {
-        self.holds_unnamed = true;
+        self.recorded.holds_unnamed = true;
         self.frames.extend(Some(frame));
     }
 
@@ -252,19 +252,17 @@ impl<'s, S, F> TlbGather<'s, S, F> {
     #[inline(always)]
     pub fn flush<H: Hardware<Set = S>>(self, cpu: &Cpu<'_, '_, H>) -> Flushed<F> {
         if self.has_work(cpu) {
-            self.send(cpu);
+            cpu.shootdown(self.translations, self.request(cpu), self.reason());
         }
         self.into_flushed()
     }
 
     /// True if there is something to flush.
-    #[inline(always)]
     pub(crate) fn has_work<H: Hardware<Set = S>>(&self, cpu: &Cpu<'_, '_, H>) -> bool {
         !self.is_empty() || self.is_due_unnamed(cpu)
     }
 
     /// The frames, when no CPU can reach them any more.
-    #[inline(always)]
     pub(crate) fn into_flushed(self) -> Flushed<F> {
         Flushed::new(ManuallyDrop::into_inner(self.frames))
     }
@@ -273,14 +271,18 @@ impl<'s, S, F> TlbGather<'s, S, F> {
     /// policies of older kernels do at once, needs no second flush.
     #[inline(never)]
     fn is_due_unnamed<H: Hardware<Set = S>>(&self, cpu: &Cpu<'_, '_, H>) -> bool {
-        self.is_everything
-            || self.needs.any_of(Needs::TABLES)
-            || (self.holds_unnamed && !self.packet.has_sent())
+        self.recorded.is_everything
+            || self.recorded.needs.any_of(Needs::TABLES)
+            || (self.recorded.holds_unnamed && !self.packet.has_sent())
             || cpu.tlb().owed.is_owed(self.space_id())
     }
 
+    /// Why the first translation was taken away.
+    pub(crate) const fn reason(&self) -> Reason {
+        self.recorded.reason
+    }
+
     /// The space whose translations are flushed, or the kernel's id.
-    #[inline(always)]
     pub(crate) const fn space_id(&self) -> SpaceId {
         match self.translations {
             Translations::OfSpace(space) => space.id,
@@ -288,52 +290,36 @@ impl<'s, S, F> TlbGather<'s, S, F> {
         }
     }
 
-    // By reference and out of line, so that the gather is not moved.
-    #[inline(never)]
-    fn send<H: Hardware<Set = S>>(&self, cpu: &Cpu<'_, '_, H>) {
-        cpu.shootdown(self.translations, self.request(cpu), self.reason);
-    }
-
     /// What was recorded, as a request that was not announced yet.
     #[inline(always)]
     pub(crate) fn request<H: Hardware<Set = S>>(&self, cpu: &Cpu<'_, '_, H>) -> Request<'_> {
-        let (space, token, is_owed) = match self.translations {
-            Translations::OfSpace(space) => (space.id, space.token, false),
+        let extent = if self.recorded.is_everything || self.is_empty() {
+            Extent::Everything
+        } else if let Some(extent) = self.packet.extent(cpu.tlb().policy()) {
+            extent
+        } else if self.is_over_ceiling(cpu) {
+            Extent::Everything
+        } else {
+            Extent::Range { start: VirtAddr(self.recorded.start), pages: self.pages() as u32 }
+        };
+        let step = Step::from_stride(self.recorded.stride);
+        let request = Request { extent, step, ..Request::everything(self.recorded.needs) };
+        match self.translations {
+            Translations::OfSpace(space) => request.in_space(space),
             // Kernel addresses have no generation that would show a CPU what it has missed. If an issued gather owes a
             // flush, the caller may have found cleared what that one took out.
-            Translations::OfKernel => (SpaceId::KERNEL, SpaceToken(0), cpu.tlb().owed.is_owed(SpaceId::KERNEL)),
-        };
-        let extent = if is_owed { Extent::Everything } else { self.extent(cpu) };
-        Request {
-            space,
-            token,
-            generation: Generation::NEVER,
-            extent,
-            step: Step::from_stride(self.stride),
-            needs: self.needs,
+            Translations::OfKernel if cpu.tlb().owed.is_owed(SpaceId::KERNEL) => {
+                Request { extent: Extent::Everything, ..request }
+            }
+            Translations::OfKernel => request,
         }
-    }
-
-    #[inline(always)]
-    fn extent<H: Hardware<Set = S>>(&self, cpu: &Cpu<'_, '_, H>) -> Extent<'_> {
-        if self.is_everything || self.is_empty() {
-            return Extent::Everything;
-        }
-        if let Some(extent) = self.packet.extent(cpu.tlb().policy()) {
-            return extent;
-        }
-        if self.is_over_ceiling(cpu) {
-            return Extent::Everything;
-        }
-        Extent::Range { start: VirtAddr(self.start), pages: self.pages() as u32 }
     }
 
     #[inline]
     const fn pages(&self) -> u64 {
-        ((self.end - self.start) >> self.stride.shift()) + 1
+        ((self.recorded.end - self.recorded.start) >> self.recorded.stride.shift()) + 1
     }
 
-    #[inline(always)]
     fn is_over_ceiling<H: Hardware<Set = S>>(&self, cpu: &Cpu<'_, '_, H>) -> bool {
         cpu.tlb().knobs().is_everything(&cpu.tlb().policy().range, self.pages(), self.packet.active_pages())
     }

@@ -9,7 +9,7 @@
 //! The public functions at the end flush this CPU alone, and touch no generation.
 
 use super::request::{Extent, Needs, Request, Step};
-use crate::addr::{PhysAddr, SpaceToken, Stride, VirtAddr};
+use crate::addr::{PhysAddr, Stride, VirtAddr};
 use crate::cpu::state::Presence;
 use crate::cpu::{Cpu, flag};
 use crate::hardware::{Cr3, Event, Hardware, Invpcid, IrqsOff, Pcid};
@@ -85,7 +85,6 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     }
 
     /// Carries out a request that is about kernel addresses, about a batch, or about a space that does not run here.
-    #[inline(never)]
     fn flush_not_running(&self, presence: Presence, request: Request<'_>, irqs: &IrqsOff) {
         match request.space {
             SpaceId::KERNEL => return self.flush_kernel(&request, irqs),
@@ -127,7 +126,6 @@ impl<H: Hardware> Cpu<'_, '_, H> {
 
     /// Flushes kernel addresses, under every PCID of this CPU. Without isolation kernel entries are global, unless the
     /// request has [`Needs::LOCAL`], and INVLPG flushes global entries under every PCID.
-    #[inline(never)]
     fn flush_kernel(&self, request: &Request<'_>, irqs: &IrqsOff) {
         if request.needs(Needs::TABLES) || request.extent == Extent::Everything {
             return self.flush_all_and_globals(irqs);
@@ -147,7 +145,6 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// The user half is flushed as a whole, later, if INVPCID page by page would not do: it flushes only the cached
     /// path of the address that it names, so not what a freed page-table page needs (C-27); and unlike INVLPG it faults
     /// on an address that is not canonical (C-31), so a range may not run out of the user half.
-    #[inline(never)]
     fn flush_pages(&self, request: Request<'_>) {
         let is_isolated = self.has_flag(flag::ISOLATED);
         if is_isolated && !request.needs(Needs::TABLES) && self.flushes_user_pages_now() && is_in_user_half(&request) {
@@ -188,7 +185,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// access that is not to fault first, for both halves under isolation, and for more pages than the one that
     /// faulted.
     pub fn flush_this_cpu(&self, va: VirtAddr, pages: u32, stride: Stride) {
-        let request = self.request_here(va, pages, stride, Needs::NOTHING);
+        let request = self.request_for(va, pages, stride, Needs::NOTHING);
         self.with_irqs_off_here(|irqs| match request.extent {
             // Rare: both halves at once, rather than a decision for each.
             Extent::Everything => self.flush_all_and_globals(irqs),
@@ -200,7 +197,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// CPU uses. Under isolation they are flushed under every PCID. Without it they count as global: an entry that
     /// lacks the global bit stays under the other PCIDs. Otherwise as [`flush_this_cpu`](Self::flush_this_cpu).
     pub fn flush_kernel_on_this_cpu(&self, va: VirtAddr, pages: u32, stride: Stride) {
-        let request = self.request_here(va, pages, stride, Needs::GLOBAL);
+        let request = self.request_for(va, pages, stride, Needs::GLOBAL);
         self.with_irqs_off_here(|irqs| self.flush_kernel(&request, irqs));
     }
 
@@ -223,24 +220,16 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         self.with_irqs_off_here(|irqs| self.flush_all_and_globals(irqs));
     }
 
-    /// A range for this CPU alone, of no space and of no generation; everything if its pages are too many to be flushed
-    /// one by one.
+    /// A range, of no space and of no generation; everything if its pages are too many to be flushed one by one.
     #[inline(always)]
-    pub(crate) fn request_here(&self, va: VirtAddr, pages: u32, stride: Stride, needs: Needs) -> Request<'static> {
+    pub(crate) fn request_for(&self, va: VirtAddr, pages: u32, stride: Stride, needs: Needs) -> Request<'static> {
         let is_everything = self.tlb.knobs().is_everything(&self.tlb.policy().range, u64::from(pages), u64::MAX);
-        Request {
-            space: SpaceId::KERNEL,
-            token: SpaceToken(0),
-            generation: Generation::NEVER,
-            extent: if is_everything { Extent::Everything } else { Extent::Range { start: va, pages } },
-            step: Step::from_stride(stride),
-            needs,
-        }
+        let extent = if is_everything { Extent::Everything } else { Extent::Range { start: va, pages } };
+        Request { extent, step: Step::from_stride(stride), ..Request::everything(needs) }
     }
 }
 
 /// Calls `f` with the address of each page of a range.
-#[inline(always)]
 fn for_each_page(start: VirtAddr, pages: u32, step: Step, f: impl Fn(VirtAddr)) {
     let mut va = start.0;
     for _ in 0..pages {
@@ -250,7 +239,6 @@ fn for_each_page(start: VirtAddr, pages: u32, step: Step, f: impl Fn(VirtAddr)) 
 }
 
 /// Calls `f` with the address of each page that a request names one by one.
-#[inline(always)]
 fn for_each_page_of(request: &Request<'_>, f: impl Fn(VirtAddr)) {
     match request.extent {
         Extent::Everything | Extent::Loaded(_) => {}

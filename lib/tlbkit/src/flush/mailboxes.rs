@@ -47,7 +47,7 @@
 
 use core::ops::Range;
 
-use super::request::{InUse, MAILBOXES, Mailbox, Request};
+use super::request::{MAILBOXES, Mailbox};
 use crate::addr::CpuId;
 use crate::cpu::Cpu;
 use crate::cpu::state::Presence;
@@ -81,24 +81,23 @@ impl Issued {
 
 impl<H: Hardware> Cpu<'_, '_, H> {
     /// A mailbox of any CPU.
-    #[inline(always)]
     pub(crate) fn mailbox(&self, cpu: CpuId, mailbox: usize) -> Mailbox<'_> {
         if mailbox == 0 { self.tlb.cpus[cpu.0 as usize].first.mailbox() } else { self.tlb.matrix.mailbox(cpu, mailbox) }
     }
 
     /// The number of a mailbox of this CPU that no responder reads any more; none if each may be being read.
-    #[inline(always)]
     pub(crate) fn free_mailbox(&self) -> Option<usize> {
         if self.state.issued.get() == 0 { Some(0) } else { self.find_free_mailbox() }
     }
 
     #[cold]
     pub(crate) fn find_free_mailbox(&self) -> Option<usize> {
-        (0..MAILBOXES).find(|&mailbox| self.is_free(mailbox))
+        (0..MAILBOXES).find(|&mailbox| self.free_if_answered(mailbox))
     }
 
-    /// True if no responder reads this mailbox any more.
-    pub(crate) fn is_free(&self, mailbox: usize) -> bool {
+    /// True if no responder reads this mailbox any more: all have answered, or went offline and have the request
+    /// withdrawn here. The mailbox is then free, and its turn is over.
+    pub(crate) fn free_if_answered(&self, mailbox: usize) -> bool {
         let issued = self.state.issued.get();
         if issued & 1 << mailbox == 0 {
             return true;
@@ -115,19 +114,6 @@ impl<H: Hardware> Cpu<'_, '_, H> {
             self.state.turns[mailbox].store(turn.wrapping_add(1), Ordering::Release);
         }
         is_empty
-    }
-
-    /// Writes `request` into a free mailbox of this CPU.
-    #[inline(always)]
-    pub(crate) fn post(&self, mailbox: usize, request: &Request<'_>) {
-        let in_use = if self.state.issued.get() == 0 { InUse::FirstAlone } else { InUse::Several };
-        let first = self.state.first.mailbox();
-        if mailbox == 0 {
-            first.post(request, in_use);
-        } else {
-            first.mark_others_in_use();
-            self.tlb.matrix.mailbox(self.id, mailbox).post(request, in_use);
-        }
     }
 
     /// Records that the request in this mailbox was sent to `responders` and that nobody waits for it yet.
@@ -147,8 +133,8 @@ impl<H: Hardware> Cpu<'_, '_, H> {
             let word = self.tlb.matrix.outbox_word(issued.cpu, issued.mailbox(), index);
             // Acquire: partner is the Release with which a responder clears its bit: its flush is over (C-60).
             let mut missing = word.load(Ordering::Acquire);
-            // Acquire: partner is the Release in `is_free`; with it the answers that the initiator has found come
-            // before.
+            // Acquire: partner is the Release in `free_if_answered`; with it the answers that the initiator has found
+            // come before.
             if missing != 0 && turn.load(Ordering::Acquire) != issued.turn {
                 return None;
             }

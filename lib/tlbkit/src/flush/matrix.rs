@@ -86,7 +86,6 @@ impl<'k> RequestMatrix<'k> {
     }
 
     /// Where `cpu` looks for hints.
-    #[inline(always)]
     pub(crate) const fn inbox(&self, cpu: CpuId) -> Inbox<'_, 'k> {
         Inbox { matrix: self, start: cpu.0 as usize * self.inbox_stride }
     }
@@ -100,12 +99,10 @@ impl<'k> RequestMatrix<'k> {
     ///
     /// # Panics
     /// If there is no such CPU.
-    #[inline(always)]
     pub(crate) fn outbox_word(&self, cpu: CpuId, mailbox: usize, index: usize) -> &'k AtomicU64 {
         &self.rows[self.start_of_outbox(cpu, mailbox) + index]
     }
 
-    #[inline(always)]
     const fn start_of_outbox(&self, cpu: CpuId, mailbox: usize) -> usize {
         let cpu = cpu.0 as usize;
         if mailbox == 0 {
@@ -116,7 +113,6 @@ impl<'k> RequestMatrix<'k> {
     }
 
     /// Of the rows without padding.
-    #[inline(always)]
     pub(crate) const fn start_of_row(&self, row: usize) -> usize {
         self.cpus * self.outbox_stride + row * self.row_words
     }
@@ -171,7 +167,6 @@ impl Inbox<'_, '_> {
     }
 
     /// The word at `index` below the top level.
-    #[inline(always)]
     fn word(&self, index: usize) -> &AtomicU64 {
         &self.matrix.inboxes[self.start + self.matrix.top_words + index]
     }
@@ -204,7 +199,6 @@ impl Inbox<'_, '_> {
     }
 
     /// Its only word, on a machine of up to 64 CPUs.
-    #[inline(always)]
     pub(crate) fn only_word(&self) -> Option<&AtomicU64> {
         if self.matrix.row_words == 1 { self.matrix.inboxes.get(self.start) } else { None }
     }

@@ -22,7 +22,7 @@ use super::mailboxes::Issued;
 use super::owed::Debts;
 use super::request::{Needs, Request};
 use super::shootdown::Rest;
-use super::wait::Waited;
+use super::wait::{Awaited, Waited};
 use crate::cpu::Cpu;
 use crate::hardware::{Event, Hardware};
 use crate::policy::Reason;
@@ -59,9 +59,9 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     fn send_if_free(&self, whose: Translations<'_, H::Set>, request: &Request<'_>, reason: Reason) -> Option<Progress> {
         self.assert_here();
         self.assert_not_in_a_flush();
-        self.state.is_waiting.set(1); // before it looks: an interrupt handler must not take the same mailbox
+        self.state.is_in_a_flush.set(1); // before it looks: an interrupt handler must not take the same mailbox
         let Some(mailbox) = self.free_mailbox() else {
-            self.state.is_waiting.set(0);
+            self.state.is_in_a_flush.set(0);
             return None;
         };
         let responders = self.send_by_any_mailbox(mailbox, whose, request, reason);
@@ -70,7 +70,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         } else {
             (Progress::Sent(self.record_issued(mailbox, &responders)), Event::FlushIssued)
         };
-        self.state.is_waiting.set(0);
+        self.state.is_in_a_flush.set(0);
         self.hardware.event(event);
         Some(progress)
     }
@@ -107,7 +107,7 @@ impl<'s, S, F> TlbGather<'s, S, F> {
         let progress = if self.has_work(cpu) {
             let request = self.request(cpu); // before its own debt is among those that it looks for
             cpu.tlb().owed.add(self.space_id(), &mut debts); // before the generation rises, as in a batch
-            cpu.issue(self.translations, request, self.reason)
+            cpu.issue(self.translations, request, self.reason())
         } else {
             Progress::Over
         };
@@ -154,7 +154,6 @@ impl<S, F> Pending<'_, S, F> {
         is_over
     }
 
-    #[inline(never)] // once in a kernel's text, for two callers
     fn is_over<H: Hardware<Set = S>>(&mut self, cpu: &Cpu<'_, '_, H>) -> bool {
         match &self.progress {
             Progress::Over => return true,
@@ -165,7 +164,7 @@ impl<S, F> Pending<'_, S, F> {
             }
             Progress::Announced(generation) => {
                 let request = Request { generation: *generation, ..self.gather.request(cpu) };
-                if let Some(progress) = cpu.send_if_free(self.gather.translations, &request, self.gather.reason) {
+                if let Some(progress) = cpu.send_if_free(self.gather.translations, &request, self.gather.reason()) {
                     self.progress = progress;
                 }
             }
@@ -202,8 +201,8 @@ impl<S, F> Pending<'_, S, F> {
         let [mut for_answers, mut for_mailbox] = [Waited::default(), Waited::default()];
         while !self.is_over(cpu) {
             match &self.progress {
-                Progress::Sent(issued) => cpu.poll_a_turn(issued, &mut for_answers),
-                Progress::Over | Progress::Announced(_) => cpu.wait_a_turn_for_any(&mut for_mailbox),
+                Progress::Sent(issued) => cpu.poll_a_turn(Awaited::Issued(issued), &mut for_answers),
+                Progress::Over | Progress::Announced(_) => cpu.poll_a_turn(Awaited::FreeMailbox, &mut for_mailbox),
             }
         }
         cpu.assert_here();
@@ -230,7 +229,7 @@ impl<S, F> Pending<'_, S, F> {
                 }
                 cpu.assert_here();
                 cpu.assert_not_in_a_flush();
-                cpu.flush_with_others(self.gather.translations, &request, self.gather.reason);
+                cpu.flush_with_others(self.gather.translations, &request, self.gather.reason());
             }
         }
         cpu.tlb().owed.settle(self.debts);

@@ -8,7 +8,7 @@ use super::targets::BatchTargets;
 use crate::addr::{SpaceToken, Stride, VirtAddr};
 use crate::policy::history::ENABLED;
 use crate::policy::history::state::{List, Room, SharedList};
-use crate::space::{Generation, SpaceId};
+use crate::space::{AddressSpace, Generation, SpaceId};
 use crate::sync::{AtomicU64, Ordering, array_of, const_unless_loom};
 
 /// Mailboxes of a CPU: so many of its requests can be outstanding at once. Each but the first costs the kernel 64 bytes
@@ -51,13 +51,11 @@ impl Needs {
     /// What makes responders of CPUs that do not use the space.
     pub(crate) const MORE_RESPONDERS: Self = Self::GLOBAL.with(Self::TRIM).with(Self::EVERYONE);
 
-    #[inline(always)]
     pub(crate) const fn with(self, more: Self) -> Self {
         Self(self.0 | more.0)
     }
 
     /// True if it contains one of `these`.
-    #[inline(always)]
     pub(crate) const fn any_of(self, these: Self) -> bool {
         self.0 & these.0 != 0
     }
@@ -69,17 +67,14 @@ impl Needs {
 pub(crate) struct Step(u8);
 
 impl Step {
-    #[inline(always)]
     pub(crate) const fn from_stride(stride: Stride) -> Self {
         Self(stride.shift() as u8)
     }
 
-    #[inline(always)]
     pub(crate) const fn shift(self) -> u32 {
         self.0 as u32 % u64::BITS
     }
 
-    #[inline(always)]
     pub(crate) const fn bytes(self) -> u64 {
         1 << self.shift()
     }
@@ -96,9 +91,27 @@ pub(crate) struct Request<'l> {
     pub(crate) needs: Needs,
 }
 
+impl Request<'static> {
+    /// All that is cached, of no space in particular; it was not announced yet.
+    pub(crate) const fn everything(needs: Needs) -> Self {
+        Self {
+            space: SpaceId::KERNEL,
+            token: SpaceToken(0),
+            generation: Generation::NEVER,
+            extent: Extent::Everything,
+            step: Step::from_stride(Stride::Page4K),
+            needs,
+        }
+    }
+}
+
 impl Request<'_> {
+    /// The same entries, of `space`.
+    pub(crate) const fn in_space<S>(self, space: &AddressSpace<S>) -> Self {
+        Self { space: space.id, token: space.token, ..self }
+    }
+
     /// True if it needs one of `these`.
-    #[inline(always)]
     pub(crate) const fn needs(&self, these: Needs) -> bool {
         self.needs.any_of(these)
     }
@@ -143,7 +156,6 @@ impl FirstMailbox {
         }
     }
 
-    #[inline(always)]
     pub(crate) const fn mailbox(&self) -> Mailbox<'_> {
         Mailbox { words: &self.words, list: Some(&self.list) }
     }

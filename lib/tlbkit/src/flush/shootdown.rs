@@ -6,14 +6,14 @@
 use core::slice;
 
 use super::mailboxes::Responders;
-use super::request::{Extent, Needs, Request};
+use super::request::{Extent, InUse, Needs, Request};
 use crate::addr::{CpuId, Stride, VirtAddr};
 use crate::cpu::state::Presence;
 use crate::cpu::{Cpu, flag};
 use crate::hardware::{Event, Hardware};
 use crate::policy::Reason;
 use crate::space::cpu_set::{first_cpu, for_each_cpu, split};
-use crate::space::{AddressSpace, SpaceId, Translations};
+use crate::space::{AddressSpace, Translations};
 use crate::sync::{AtomicU64, Ordering, fence};
 
 /// What is left of a flush that was announced.
@@ -21,8 +21,8 @@ use crate::sync::{AtomicU64, Ordering, fence};
 pub(crate) enum Rest {
     /// Nothing: no other CPU could hold what was flushed, and this one has flushed.
     Nothing,
-    /// Everything: other CPUs may have to flush, and this one has not flushed yet.
-    Everything,
+    /// [`flush_with_others`](Cpu::flush_with_others): other CPUs may have to flush, and this one has not flushed yet.
+    WithOthers,
 }
 
 /// Some CPUs of one word of a CPU set.
@@ -56,7 +56,6 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     ///
     /// # Panics
     /// As [`TlbGather::flush`](crate::TlbGather::flush).
-    #[inline(always)]
     pub fn flush_range_with(
         &self,
         space: &AddressSpace<H::Set>,
@@ -67,11 +66,10 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         why: Reason,
     ) {
         // Invalidating one address reaches the cached path to a table above it (C-27).
-        let mut request = self.request_here(va, pages.max(1), stride, tables.needs());
-        if self.announce(Translations::OfSpace(space), &mut request) == Rest::Everything {
+        let mut request = self.request_for(va, pages.max(1), stride, tables.needs());
+        if self.announce(Translations::OfSpace(space), &mut request) == Rest::WithOthers {
             // Only other CPUs need to know which space it is, so a flush of this CPU alone does not read that.
-            let request = Request { space: space.id, token: space.token, ..request };
-            self.flush_with_others(Translations::OfSpace(space), &request, why);
+            self.flush_with_others(Translations::OfSpace(space), &request.in_space(space), why);
         }
     }
 
@@ -96,17 +94,16 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         stride: Stride,
         tables: Tables,
     ) -> Result<(), OthersMustFlush> {
-        let request = self.request_here(va, pages.max(1), stride, tables.needs());
-        let mut request = Request { space: space.id, token: space.token, ..request };
+        let mut request = self.request_for(va, pages.max(1), stride, tables.needs()).in_space(space);
         if self.announce(Translations::OfSpace(space), &mut request) == Rest::Nothing {
             return Ok(());
         }
         self.flush_here(&request);
         self.hardware.event(Event::FlushEnd);
         request.needs = tables.needs(); // without TRIM: a CPU that would only leave the CPU set does not count
-        let mut words = space.cpus().words().iter().enumerate();
-        let has_responder =
-            words.any(|(index, word)| self.choose_in_general(index, self.others(index, word), &request).bits != 0);
+        let has_responder = space.cpus().words().iter().enumerate().any(|(index, word)| {
+            self.choose_among_many(Translations::OfSpace(space), index, self.others(index, word), &request).bits != 0
+        });
         if has_responder { Err(OthersMustFlush) } else { Ok(()) }
     }
 }
@@ -120,9 +117,8 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
     /// Before it returns nothing is promised: other CPUs go on using what they hold, so nothing may be freed yet.
     ///
     /// Interrupts are on, and preemption is off. Other CPUs' requests are answered during the wait.
-    #[inline(never)]
     pub(crate) fn shootdown(&self, whose: Translations<'_, H::Set>, mut request: Request<'_>, reason: Reason) {
-        if self.announce(whose, &mut request) == Rest::Everything {
+        if self.announce(whose, &mut request) == Rest::WithOthers {
             self.flush_with_others(whose, &request, reason);
         }
     }
@@ -137,7 +133,7 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
         let Translations::OfSpace(space) = whose else {
             // SeqCst: the PTE change comes before the online CPUs are read; partner is the fence in `bring_up`.
             fence(Ordering::SeqCst);
-            return Rest::Everything;
+            return Rest::WithOthers;
         };
         request.generation = space.advance();
         if self.tlb.is_trim_due(request.generation, request.needs) {
@@ -147,10 +143,10 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
         // after the PTE change, by the fence in `advance`.
         let is_alone = self.presence() == Presence::running(space.id)
             && !request.needs(Needs::GLOBAL)
-            && !self.has_flag(flag::COUNTS)
+            && !self.has_flag(flag::ACCOUNTING)
             && space.cpus().holds_only(self.id, Ordering::Acquire);
         if !is_alone {
-            return Rest::Everything;
+            return Rest::WithOthers;
         }
         self.with_irqs_off_here(
             #[inline(always)]
@@ -165,10 +161,9 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
     ///
     /// # Panics
     /// If another CPU has to flush and interrupts are off (INV-7).
-    #[inline(never)]
     pub(crate) fn flush_with_others(&self, whose: Translations<'_, H::Set>, request: &Request<'_>, reason: Reason) {
         // From here until it is 0 again an interrupt handler that flushes would use the same mailbox.
-        self.state.is_waiting.set(1);
+        self.state.is_in_a_flush.set(1);
         let (mailbox, responders) = if self.state.issued.get() == 0 {
             (0, self.send_and_flush_here(0, whose, request, reason))
         } else {
@@ -177,9 +172,11 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
             (mailbox, self.send_by_any_mailbox(mailbox, whose, request, reason))
         };
         if !responders.words.is_empty() {
+            self.assert_may_wait();
             self.wait(mailbox, &responders);
+            self.assert_here();
         }
-        self.state.is_waiting.set(0);
+        self.state.is_in_a_flush.set(0);
         self.hardware.event(Event::FlushEnd);
     }
 
@@ -225,10 +222,10 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
             _ => self.tlb.online(),
         };
         match candidates.words() {
-            // Up to 64 CPUs.
+            // Up to 64 CPUs: this one is in that word, too.
             [word] => {
                 let outbox = self.tlb.matrix.outbox_word(self.id, mailbox, 0);
-                let others = self.others(0, word);
+                let others = self.others(split(self.id).0, word);
                 let chosen = self.choose(whose, 0, others, request);
                 self.report(others, chosen);
                 if chosen.bits == 0 {
@@ -242,22 +239,27 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
                 responders
             }
             words => {
-                let (start, end, count) = self.send_to_many(words, mailbox, request);
+                let (start, end, count) = self.send_to_many(words, mailbox, whose, request);
                 let outbox = self.tlb.matrix.outbox(self.id, mailbox).words();
                 Responders { words: &outbox[start as usize..end as usize], start: start as usize, count }
             }
         }
     }
 
-    /// The same for a set of several words. Returns where the words of the outbox begin and end that name responders,
-    /// and how many responders they name.
-    #[inline(never)]
-    fn send_to_many(&self, candidates: &[AtomicU64], mailbox: usize, request: &Request<'_>) -> (u32, u32, u32) {
+    /// The same for a set of several words: as one loop the two would cost 90 instructions more. Returns where those
+    /// words of the outbox begin and end that name responders, and how many responders they name.
+    fn send_to_many(
+        &self,
+        candidates: &[AtomicU64],
+        mailbox: usize,
+        whose: Translations<'_, H::Set>,
+        request: &Request<'_>,
+    ) -> (u32, u32, u32) {
         let outbox = self.tlb.matrix.outbox(self.id, mailbox).words();
         let (mut start, mut end, mut count) = (0, 0, 0);
         for (index, word) in candidates.iter().enumerate() {
             let others = self.others(index, word);
-            let chosen = self.choose_in_general(index, others, request);
+            let chosen = self.choose_among_many(whose, index, others, request);
             self.report(others, chosen);
             if chosen.bits == 0 {
                 continue;
@@ -277,14 +279,26 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
         (start as u32, end as u32, count)
     }
 
+    /// Writes `request` into a free mailbox of this CPU. The first mailbox also says whether others are in use:
+    /// `mailboxes.rs`.
     #[inline(always)]
+    fn post(&self, mailbox: usize, request: &Request<'_>) {
+        let in_use = if self.state.issued.get() == 0 { InUse::FirstAlone } else { InUse::Several };
+        let first = self.state.first.mailbox();
+        if mailbox == 0 {
+            first.post(request, in_use);
+        } else {
+            first.mark_others_in_use();
+            self.tlb.matrix.mailbox(self.id, mailbox).post(request, in_use);
+        }
+    }
+
     fn report(&self, others: u64, chosen: Chosen) {
         let skipped = (others & !chosen.bits).count_ones();
         self.hardware.event(Event::Chosen { asked: chosen.count, skipped });
     }
 
     /// The members of `word`, the one at `index` of a CPU set, but this CPU.
-    #[inline(always)]
     fn others(&self, index: usize, word: &AtomicU64) -> u64 {
         let (own_word, own_bit) = split(self.id);
         // Acquire: partner is the Release with which a CPU leaves the set: what it did in the space is over. It is read
@@ -300,38 +314,41 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
     #[inline(always)]
     fn choose(&self, whose: Translations<'_, H::Set>, index: usize, others: u64, request: &Request<'_>) -> Chosen {
         let (space, needs) = (request.space, request.needs);
-        let is_of_space = matches!(whose, Translations::OfSpace(_));
-        if !is_of_space || needs.any_of(Needs::MORE_RESPONDERS) || self.has_flag(flag::LAZY_INTERRUPTED) {
-            self.choose_in_general(index, others, request)
-        } else if needs.any_of(Needs::TABLES) {
+        if matches!(whose, Translations::OfKernel) || needs.any_of(Needs::MORE_RESPONDERS) {
+            self.choose_widely(index, others, request)
+        } else if needs.any_of(Needs::TABLES) || self.has_flag(flag::LAZY_INTERRUPTED) {
             self.choose_by(index, others, |seen| seen.may_hold(space))
         } else {
             self.choose_by(index, others, |seen| seen.may_run(space))
         }
     }
 
-    /// The same for any request, out of line: also for kernel addresses, for requests that concern CPUs which do not
-    /// use the space, for batches, and under policies of older kernels that interrupt CPUs in lazy TLB mode. A CPU that
-    /// is absent answers nobody, and flushes everything when it comes online.
+    /// [`choose`](Self::choose), out of line.
     #[inline(never)]
-    fn choose_in_general(&self, index: usize, others: u64, request: &Request<'_>) -> Chosen {
-        let (space, needs) = (request.space, request.needs);
-        if let Extent::Loaded(targets) = request.extent {
-            // What a CPU in lazy TLB mode holds matters only when page-table pages are freed, whatever the policy.
-            let has_loaded = |seen: Presence| seen == Presence::SWITCHING || targets.has_space(seen.space());
-            let others = others & targets.word(index);
-            if needs.any_of(Needs::TABLES) {
-                let holds = |seen: Presence| seen != Presence::KERNEL && !seen.is_absent() && has_loaded(seen);
-                self.choose_by(index, others, holds)
-            } else {
-                self.choose_by(index, others, |seen| !seen.is_lazy() && has_loaded(seen))
-            }
-        } else if space == SpaceId::KERNEL || needs.any_of(Needs::MORE_RESPONDERS) {
-            self.choose_by(index, others, |seen| !seen.is_absent())
-        } else if needs.any_of(Needs::TABLES) || self.has_flag(flag::LAZY_INTERRUPTED) {
-            self.choose_by(index, others, |seen| seen.may_hold(space))
+    fn choose_among_many(
+        &self,
+        whose: Translations<'_, H::Set>,
+        index: usize,
+        others: u64,
+        request: &Request<'_>,
+    ) -> Chosen {
+        self.choose(whose, index, others, request)
+    }
+
+    /// The same where CPUs may have to flush that do not use the space, or where there is no space: for kernel
+    /// addresses and for batches. A CPU that is absent answers nobody, and flushes everything when it comes online.
+    fn choose_widely(&self, index: usize, others: u64, request: &Request<'_>) -> Chosen {
+        let Extent::Loaded(targets) = request.extent else {
+            return self.choose_by(index, others, |seen| !seen.is_absent());
+        };
+        // What a CPU in lazy TLB mode holds matters only when page-table pages are freed, whatever the policy.
+        let has_loaded = |seen: Presence| seen == Presence::SWITCHING || targets.has_space(seen.space());
+        let others = others & targets.word(index);
+        if request.needs(Needs::TABLES) {
+            let holds = |seen: Presence| seen != Presence::KERNEL && !seen.is_absent() && has_loaded(seen);
+            self.choose_by(index, others, holds)
         } else {
-            self.choose_by(index, others, |seen| seen.may_run(space))
+            self.choose_by(index, others, |seen| !seen.is_lazy() && has_loaded(seen))
         }
     }
 
@@ -393,7 +410,6 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
     /// ```
     /// So it does not look at the outbox either, where the bit of cpu2 may have been cleared by now. A hint without a
     /// bit does no harm.
-    #[inline(never)]
     fn interrupt_all(&self) {
         let others = (0..self.tlb.cpus.len() as u32).map(CpuId).filter(|&cpu| cpu != self.id);
         let leave_hint = |cpu| self.tlb.matrix.inbox(cpu).leave_hint(self.id);
@@ -404,7 +420,6 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
     }
 
     /// Flushes this CPU before the request is sent, as some policies do. It is out of line because few policies do.
-    #[inline(never)]
     fn flush_here_first(&self, request: Request<'_>) {
         self.flush_here(&request);
     }
@@ -431,7 +446,6 @@ pub enum Tables {
 }
 
 impl Tables {
-    #[inline(always)]
     const fn needs(self) -> Needs {
         match self {
             Self::Kept => Needs::NOTHING,

@@ -20,14 +20,12 @@ impl BatchTargets {
     pub(crate) const EMPTY: Self = Self { cpus: [0; WORDS], spaces: 0 };
 
     /// Forgets everything.
-    #[inline(always)]
     pub(crate) fn clear(&mut self) {
         self.spaces = 0; // the CPUs of the next space then replace those of before
     }
 
     /// Adds `space` and the CPUs that are in its CPU set now. Its generation has been advanced: a CPU that joins later
     /// finds it.
-    #[inline(always)]
     pub(crate) fn add<S: AsRef<[AtomicU64]>>(&mut self, space: &AddressSpace<S>) {
         let is_first = self.is_empty();
         self.spaces |= bit_of(space.id);
@@ -44,14 +42,12 @@ impl BatchTargets {
     }
 
     /// Replaces the CPUs by those of a set that does not fit one word.
-    #[inline(never)]
     fn take_words(&mut self, words: &[AtomicU64]) {
         self.cpus = [0; WORDS];
         self.add_words(words);
     }
 
     /// Adds the CPUs of such a set.
-    #[inline(never)]
     fn add_words(&mut self, words: &[AtomicU64]) {
         for (index, word) in words.iter().enumerate() {
             self.cpus[index % WORDS] |= word.load(Ordering::Relaxed); // Relaxed: as in `add`

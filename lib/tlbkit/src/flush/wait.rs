@@ -60,6 +60,17 @@ use crate::hardware::{Event, Hardware, Late};
 use crate::space::cpu_set::{Missing, first_cpu};
 use crate::sync::{AtomicU64, Ordering};
 
+/// What is waited for.
+#[derive(Clone, Copy)]
+pub(crate) enum Awaited<'i> {
+    /// The request in this mailbox of this CPU.
+    Mailbox(usize),
+    /// Any request of this CPU, since it needs a free mailbox.
+    FreeMailbox,
+    /// A request that was issued, maybe by another CPU.
+    Issued(&'i Issued),
+}
+
 /// How long a wait has taken.
 #[derive(Default)]
 pub(crate) struct Waited {
@@ -70,23 +81,8 @@ pub(crate) struct Waited {
 
 impl<H: Hardware> Cpu<'_, '_, H> {
     /// 4. Waits until all `responders` of the request in this mailbox have answered. Answers other CPUs meanwhile.
-    ///
-    /// # Panics
-    /// If interrupts are off (INV-7).
     #[inline(always)]
     pub(crate) fn wait(&self, mailbox: usize, responders: &Responders<'_>) {
-        self.assert_may_wait();
-        self.wait_until_empty(mailbox, responders);
-        self.assert_here();
-    }
-
-    #[inline(always)]
-    fn assert_may_wait(&self) {
-        assert!(self.hardware.irqs_enabled(), "waiting for other CPUs with interrupts off");
-    }
-
-    #[inline(always)]
-    fn wait_until_empty(&self, mailbox: usize, responders: &Responders<'_>) {
         let mut waited = Waited::default();
         for (word, index) in responders.words.iter().zip(responders.start..) {
             // Acquire: partner is the Release with which a responder clears its bit: its flush is over (C-60).
@@ -112,17 +108,14 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     #[inline(never)]
     fn wait_for_late(&self, mailbox: usize, index: usize, word: &AtomicU64, mut late: u64, waited: &mut Waited) {
         while late != 0 {
-            let resend = || self.resend_late(mailbox);
-            self.wait_a_turn(first_cpu(index, late), waited, || self.missing(), resend);
-            // Acquire: as in `wait_until_empty`.
+            self.wait_a_turn(Awaited::Mailbox(mailbox), first_cpu(index, late), waited);
+            // Acquire: as in `wait`.
             late = word.load(Ordering::Acquire);
         }
     }
 
-    /// One turn of a wait for `late`, one of the CPUs that `missing` names; `resend` is called when the kernel's
-    /// patience is over.
-    #[inline(always)]
-    fn wait_a_turn<'a>(&self, late: CpuId, waited: &mut Waited, missing: impl Fn() -> Missing<'a>, resend: impl Fn()) {
+    /// One turn of a wait: `late` has not answered yet.
+    fn wait_a_turn(&self, awaited: Awaited<'_>, late: CpuId, waited: &mut Waited) {
         self.hardware.event(Event::Waiting(late));
         self.hardware.with_irqs_off(|irqs| self.answer_in_a_wait(irqs));
         self.hardware.relax();
@@ -131,15 +124,34 @@ impl<H: Hardware> Cpu<'_, '_, H> {
             return;
         }
         (waited.turns, waited.rounds) = (0, waited.rounds + 1);
-        resend();
+        self.resend_late(awaited);
         if waited.rounds < self.hardware.patience_rounds() {
             return;
         }
         waited.rounds = 0;
-        let (missing, mut is_anybody) = (missing(), false);
+        let missing = match awaited {
+            Awaited::Issued(issued) => {
+                let first = self.tlb.matrix.outbox(issued.cpu, issued.mailbox());
+                Missing { first, others: &[], attendance: &self.tlb.cpus }
+            }
+            Awaited::Mailbox(_) | Awaited::FreeMailbox => self.missing(),
+        };
+        let mut is_anybody = false;
         missing.for_each(|_| is_anybody = true);
         if is_anybody {
             self.hardware.unanswered(missing);
+        }
+    }
+
+    /// One turn of such a wait, with interrupts on or off. Returns at once if nobody is missing.
+    #[cold]
+    pub(crate) fn poll_a_turn(&self, awaited: Awaited<'_>, waited: &mut Waited) {
+        let late = match awaited {
+            Awaited::Issued(issued) => self.first_missing(issued),
+            Awaited::Mailbox(_) | Awaited::FreeMailbox => self.missing().any_responder(),
+        };
+        if let Some(late) = late {
+            self.wait_a_turn(awaited, late, waited);
         }
     }
 
@@ -152,40 +164,17 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         self.assert_here();
         self.assert_may_wait();
         self.assert_not_in_a_flush();
-        self.state.is_waiting.set(1);
+        self.state.is_in_a_flush.set(1);
         let mut waited = Waited::default();
         while let Some(late) = self.first_missing(issued) {
-            self.wait_a_turn_for(issued, late, &mut waited);
+            self.wait_a_turn(Awaited::Issued(issued), late, &mut waited);
         }
         if issued.cpu == self.id {
-            self.is_free(issued.mailbox());
+            self.free_if_answered(issued.mailbox());
         }
-        self.state.is_waiting.set(0);
+        self.state.is_in_a_flush.set(0);
         self.assert_here();
         self.hardware.event(Event::FlushEnd);
-    }
-
-    /// One turn of a wait for `issued`, with interrupts on or off. Returns at once if nobody is missing.
-    #[cold]
-    pub(crate) fn poll_a_turn(&self, issued: &Issued, waited: &mut Waited) {
-        if let Some(late) = self.first_missing(issued) {
-            self.wait_a_turn_for(issued, late, waited);
-        }
-    }
-
-    /// One turn of a wait for `issued`, which may be another CPU's request; `late` has not answered it. Nothing is
-    /// withdrawn: only the CPU whose outbox it is may do that.
-    fn wait_a_turn_for(&self, issued: &Issued, late: CpuId, waited: &mut Waited) {
-        let outbox = self.tlb.matrix.outbox(issued.cpu, issued.mailbox());
-        let missing = || Missing { first: outbox, others: &[], attendance: &self.tlb.cpus };
-        let resend = || {
-            outbox.for_each(|cpu| {
-                if !self.is_offline(cpu) && self.hardware.late(cpu) == Late::AskAgain {
-                    self.resend(issued.cpu, cpu);
-                }
-            });
-        };
-        self.wait_a_turn(late, waited, missing, resend);
     }
 
     /// Waits until one of this CPU's mailboxes is free. Answers other CPUs meanwhile.
@@ -200,23 +189,23 @@ impl<H: Hardware> Cpu<'_, '_, H> {
             if let Some(mailbox) = self.find_free_mailbox() {
                 return mailbox;
             }
-            self.wait_a_turn_for_any(&mut waited);
+            self.poll_a_turn(Awaited::FreeMailbox, &mut waited);
         }
     }
 
-    /// One turn of a wait for any request of this CPU to be over. Returns at once if nobody is missing.
-    #[cold]
-    pub(crate) fn wait_a_turn_for_any(&self, waited: &mut Waited) {
-        let Some(late) = self.missing().any_responder() else { return };
-        let resend = || (0..MAILBOXES).for_each(|mailbox| self.resend_late(mailbox));
-        self.wait_a_turn(late, waited, || self.missing(), resend);
+    /// # Panics
+    /// If interrupts are off (INV-7).
+    pub(crate) fn assert_may_wait(&self) {
+        assert!(self.hardware.irqs_enabled(), "waiting for other CPUs with interrupts off");
     }
 
     /// # Panics
     /// If this CPU is in the middle of a flush: then an interrupt handler wants another one.
-    #[inline(always)]
     pub(crate) fn assert_not_in_a_flush(&self) {
-        assert!(self.state.is_waiting.get() == 0, "a flush inside the wait of another: flushes are not for interrupts");
+        assert!(
+            self.state.is_in_a_flush.get() == 0,
+            "a flush inside the wait of another: flushes are not for interrupts"
+        );
     }
 
     /// Ends the requests that this CPU had sent before it went offline; the diagram is above. It answers nobody
@@ -229,10 +218,10 @@ impl<H: Hardware> Cpu<'_, '_, H> {
                     self.resend(self.id, cpu);
                 }
             });
-            self.wait_until_empty(mailbox, &Responders { words: outbox.words(), start: 0, count: 0 });
-            self.is_free(mailbox);
+            self.wait(mailbox, &Responders { words: outbox.words(), start: 0, count: 0 });
+            self.free_if_answered(mailbox);
         }
-        self.state.is_waiting.set(0);
+        self.state.is_in_a_flush.set(0);
     }
 
     /// The CPUs that have not answered a request of this CPU, be it waited for or issued: what a watchdog prints.
@@ -241,15 +230,34 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         self.tlb.matrix.missing(self.id, &self.tlb.cpus)
     }
 
-    /// Deals with the responders that have not answered the request in this mailbox: withdraws it from those that went
-    /// offline, and sends the others another IPI unless the kernel says otherwise.
+    /// Deals with the responders that have not answered: withdraws the request from those that went offline, and sends
+    /// the others another IPI unless the kernel says otherwise. What was issued is not withdrawn: only the CPU whose
+    /// outbox it is may do that.
     #[cold]
-    fn resend_late(&self, mailbox: usize) {
-        self.tlb.matrix.outbox(self.id, mailbox).for_each(|cpu| {
-            if !self.withdraw(mailbox, cpu) && self.hardware.late(cpu) == Late::AskAgain {
-                self.resend(self.id, cpu);
+    fn resend_late(&self, awaited: Awaited<'_>) {
+        let resend = |initiator, cpu| {
+            if self.hardware.late(cpu) == Late::AskAgain {
+                self.resend(initiator, cpu);
             }
-        });
+        };
+        let mailboxes = match awaited {
+            Awaited::Mailbox(mailbox) => mailbox..mailbox + 1,
+            Awaited::FreeMailbox => 0..MAILBOXES,
+            Awaited::Issued(issued) => {
+                return self.tlb.matrix.outbox(issued.cpu, issued.mailbox()).for_each(|cpu| {
+                    if !self.is_offline(cpu) {
+                        resend(issued.cpu, cpu);
+                    }
+                });
+            }
+        };
+        for mailbox in mailboxes {
+            self.tlb.matrix.outbox(self.id, mailbox).for_each(|cpu| {
+                if !self.withdraw(mailbox, cpu) {
+                    resend(self.id, cpu);
+                }
+            });
+        }
     }
 
     /// Leaves the hint of `initiator`, which may be another CPU, with `cpu` again, and sends it another IPI. A hint

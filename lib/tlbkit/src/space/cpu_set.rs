@@ -25,7 +25,6 @@ pub(crate) const fn words_for(cpus: usize) -> usize {
 }
 
 /// The word of `cpu`, and its bit there.
-#[inline(always)]
 pub(crate) const fn split(cpu: CpuId) -> (usize, u64) {
     ((cpu.0 / CPUS_PER_WORD) as usize, 1 << (cpu.0 % CPUS_PER_WORD))
 }
@@ -141,7 +140,6 @@ impl Missing<'_> {
 
     /// The word at `index` without the CPUs that are offline. Out of line: a kernel has a copy of `for_each` for each
     /// use.
-    #[inline(never)]
     fn present(&self, index: usize) -> u64 {
         let responders = self.responders(index);
         let mut present = responders;
@@ -151,7 +149,6 @@ impl Missing<'_> {
         present
     }
 
-    #[inline(never)]
     fn responders(&self, index: usize) -> u64 {
         let words = self.first.words();
         let others = self.others.iter().skip(index).step_by(words.len());

@@ -38,11 +38,11 @@
 //! **Not promised:** when. A CPU that sleeps keeps the page tables of at most one dead space until it wakes up.
 
 use super::cpu_set::{for_each_cpu, split};
-use super::{AddressSpace, Destroyed, Generation, Translations};
-use crate::addr::{CpuId, Stride};
+use super::{AddressSpace, Destroyed, Translations};
+use crate::addr::CpuId;
 use crate::cpu::state::Presence;
 use crate::cpu::{Cpu, flag};
-use crate::flush::request::{Extent, Needs, Request, Step};
+use crate::flush::request::{Needs, Request};
 use crate::hardware::{Hardware, IrqsOff};
 use crate::policy::Reason;
 use crate::policy::history::choices::LazyReferences;
@@ -68,14 +68,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         // A CPU leaves an exact set after it has left the space, and touches the space for that: so every member must
         // have answered.
         let everyone = if self.has_flag(flag::EXACT_SET) { Needs::EVERYONE } else { Needs::NOTHING };
-        let request = Request {
-            space: space.id,
-            token: space.token,
-            generation: Generation::NEVER,
-            extent: Extent::Everything,
-            step: Step::from_stride(Stride::Page4K),
-            needs: Needs::TABLES.with(everyone),
-        };
+        let request = Request::everything(Needs::TABLES.with(everyone)).in_space(space);
         self.shootdown(Translations::OfSpace(space), request, Reason::Destroy);
         Destroyed::Now
     }
@@ -95,7 +88,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// notice when it leaves a space.
     pub fn destroy_later(&self, space: &AddressSpace<H::Set>) -> Destroyed {
         assert!(!self.is_running(space), "destroying a space that runs here");
-        if self.has_flag(flag::COUNTED) {
+        if self.has_flag(flag::LAZY_COUNTED) {
             let is_free = space.references.begin_counted_wait();
             return if is_free { Destroyed::Now } else { Destroyed::WhenUnreferenced };
         }

@@ -135,7 +135,6 @@ impl<S> AddressSpace<S> {
     /// The newest generation. A CPU that flushes up to what it read here walks page tables that already hold the
     /// changes which that generation stands for.
     #[must_use]
-    #[inline(always)]
     pub fn generation(&self) -> Generation {
         // Acquire: partner is the Release in `advance`.
         Generation(self.generation.load(Ordering::Acquire))
@@ -144,7 +143,6 @@ impl<S> AddressSpace<S> {
     /// Records that translations were taken away; the page tables have been changed before. What the caller reads
     /// afterwards, the CPU set and the presence of its members, is read after the new generation has become visible to
     /// every CPU that joins (INV-2).
-    #[inline(always)]
     pub(crate) fn advance(&self) -> Generation {
         // Release: the PTE changes come before it; partner is the Acquire in `generation`.
         let before = self.generation.fetch_add(1, Ordering::Release);
@@ -157,7 +155,6 @@ impl<S> AddressSpace<S> {
 impl<S: AsRef<[AtomicU64]>> AddressSpace<S> {
     /// CPUs that may hold translations of it (Linux: `mm_cpumask`).
     #[must_use]
-    #[inline(always)]
     pub fn cpus(&self) -> AtomicCpuSet<'_> {
         AtomicCpuSet::new(self.set.as_ref())
     }

@@ -67,7 +67,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         }
         debug_assert!(!left.is_absent(), "CPU {} runs a space, and was not brought up", self.id.0);
         if self.has_flag(flag::LEAVING_WORK) {
-            return self.switch_and_settle(left, to, irqs);
+            return self.switch_and_finish_leaving(left, to, irqs);
         }
         self.switch(to, Notices::Posted);
     }
@@ -92,7 +92,6 @@ impl<H: Hardware> Cpu<'_, '_, H> {
 
     /// Two recent spaces share a hint, and it leads to the other one. If the search finds an ASID, it corrects the
     /// hint.
-    #[inline(never)]
     fn switch_by_search(&self, to: &AddressSpace<H::Set>, notices: Notices) {
         match self.state.asids.search(to.id) {
             Some(_) => self.switch(to, notices),
@@ -101,7 +100,6 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     }
 
     /// The switch to a space that has no ASID here, so that one has to be recycled.
-    #[inline(never)]
     fn switch_to_new(&self, to: &AddressSpace<H::Set>, notices: Notices) {
         to.cpus().join(self.id);
         let asids = &self.state.asids;
@@ -118,14 +116,14 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// The switch under a policy that owes something to the space, or to the kernel's CPU set, that CR3 no longer names
     /// afterwards.
     #[inline(never)]
-    fn switch_and_settle(&self, left: Presence, to: &AddressSpace<H::Set>, irqs: &IrqsOff) {
+    fn switch_and_finish_leaving(&self, left: Presence, to: &AddressSpace<H::Set>, irqs: &IrqsOff) {
         let left_token = self.loaded_token();
         if self.has_flag(flag::EXACT_SET) {
             to.cpus().join(self.id);
         }
         let is_awaited = self.has_flag(flag::AWAITED);
         self.switch(to, if is_awaited { Notices::Posted } else { Notices::NeverPosted });
-        self.settle(left, left_token, irqs);
+        self.finish_leaving(left, left_token, irqs);
     }
 
     /// The switch of a CPU without PCIDs. The CR3 write drops everything that the only ASID named, so there is nothing
@@ -165,7 +163,6 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// The same for a CPU that has found a notice: the space that it leaves may be dying, and then it holds a reference
     /// to it, which it drops once CR3 names other page tables (`space/end.rs`).
     #[cold]
-    #[inline(never)]
     fn enter_noticed(&self, asid: Asid, to: &AddressSpace<H::Set>, newest: Generation) {
         self.state.notice.clear();
         let was_in_space = self.state.root.get() != self.tlb.kernel_root.0;
@@ -217,12 +214,12 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     }
 
     #[cold]
-    fn settle(&self, left: Presence, token: SpaceToken, _irqs: &IrqsOff) {
+    fn finish_leaving(&self, left: Presence, token: SpaceToken, _irqs: &IrqsOff) {
         if left == Presence::KERNEL {
             return self.leave_kernel_set();
         }
         // A space that was left lazily may be freed by now, unless it is counted: `space/end.rs`.
-        if !self.has_flag(flag::EXACT_SET | flag::COUNTED) || left.is_lazy() && self.has_flag(flag::AWAITED) {
+        if !self.has_flag(flag::EXACT_SET | flag::LAZY_COUNTED) || left.is_lazy() && self.has_flag(flag::AWAITED) {
             return;
         }
         self.with_space_of(token, |space| {
@@ -257,17 +254,15 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     }
 
     /// Leaves lazy TLB mode for the same space. It is still loaded: all that is needed is to be seen, then to look.
-    #[inline(always)]
     fn leave_lazy(&self, to: &AddressSpace<H::Set>) {
         let newest = self.announce_switch(to);
-        if self.has_flag(flag::COUNTED) || self.state.asids.generation(self.asid()) != newest {
+        if self.has_flag(flag::LAZY_COUNTED) || self.state.asids.generation(self.asid()) != newest {
             return self.leave_lazy_stale(to, newest);
         }
         // Relaxed: to an initiator this CPU is a responder before and after.
         self.set_presence(Presence::running(to.id), Ordering::Relaxed);
     }
 
-    #[inline(never)]
     fn leave_lazy_stale(&self, to: &AddressSpace<H::Set>, newest: Generation) {
         self.uncount_lazy(to);
         if self.state.asids.generation(self.asid()) != newest {
@@ -290,7 +285,6 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         self.leave_for_kernel(Cause::Request, irqs);
     }
 
-    #[inline(never)]
     fn leave_for_kernel(&self, cause: Cause, irqs: &IrqsOff) {
         self.assert_here();
         let left = self.presence();
@@ -322,7 +316,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
             self.hardware.event(Event::LastLazyReference(token));
         }
         if self.has_flag(flag::LEAVING_WORK) {
-            self.settle(left, token, irqs);
+            self.finish_leaving(left, token, irqs);
         }
     }
 

@@ -113,18 +113,7 @@ impl History {
 
     /// True if nothing is taken from older kernels.
     pub(crate) const fn is_none(&self) -> bool {
-        matches!(
-            self,
-            Self {
-                kernel_set: KernelSet::Unwritten,
-                batching: Batching::Range,
-                table_free: TableFree::AtDestroyUnlessLow,
-                foreign: Foreign::DirectMap,
-                accounting: Accounting::Off,
-                nested: Nested::Range,
-                shared_dirty: SharedDirty::AtEnd,
-            }
-        )
+        matches!(*self, Self::NONE)
     }
 
     /// True if a gather flushes each translation at once, and not all at its end.
@@ -164,7 +153,7 @@ impl History {
             flags |= flag::KERNEL_SET;
         }
         if matches!(self.accounting, Accounting::On) {
-            flags |= flag::COUNTS;
+            flags |= flag::ACCOUNTING;
         }
         flags
     }
@@ -175,11 +164,11 @@ pub(crate) mod flag {
     use super::ENABLED;
 
     /// Lazy references are counted.
-    pub(crate) const COUNTED: u32 = if ENABLED { 1 << 16 } else { 0 };
+    pub(crate) const LAZY_COUNTED: u32 = if ENABLED { 1 << 16 } else { 0 };
     /// The kernel's own CPU set is written.
     pub(crate) const KERNEL_SET: u32 = if ENABLED { 1 << 17 } else { 0 };
     /// Flushes are counted.
-    pub(crate) const COUNTS: u32 = if ENABLED { 1 << 18 } else { 0 };
+    pub(crate) const ACCOUNTING: u32 = if ENABLED { 1 << 18 } else { 0 };
 }
 
 #[cfg(all(test, not(loom)))]

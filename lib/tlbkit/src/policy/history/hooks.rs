@@ -45,17 +45,15 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
 
     /// This CPU enters lazy TLB mode: counts it as a holder of the space that stays loaded. The kernel's own page
     /// tables are lazy already.
-    #[inline(always)]
     pub(crate) fn count_lazy(&self) {
-        if self.has_flag(flag::COUNTED) && !self.presence().is_lazy() {
+        if self.has_flag(flag::LAZY_COUNTED) && !self.presence().is_lazy() {
             self.with_space_of(SpaceToken(self.state.token.get()), |space| space.references.add());
         }
     }
 
     /// This CPU holds `space` in lazy TLB mode no longer.
-    #[inline(always)]
     pub(crate) fn uncount_lazy(&self, space: &AddressSpace<H::Set>) {
-        if self.has_flag(flag::COUNTED) {
+        if self.has_flag(flag::LAZY_COUNTED) {
             self.drop_counted_reference(space);
         }
     }
@@ -67,7 +65,6 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
         }
     }
 
-    #[inline(always)]
     pub(crate) fn join_kernel_set(&self) {
         if self.has_flag(flag::KERNEL_SET) {
             // Relaxed: nobody reads this set; it is here for what it costs.
@@ -75,7 +72,6 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
         }
     }
 
-    #[inline(always)]
     pub(crate) fn leave_kernel_set(&self) {
         if self.has_flag(flag::KERNEL_SET) {
             // Relaxed: nobody reads this set; it is here for what it costs.
@@ -84,15 +80,13 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
     }
 
     /// The time at which a flush begins, if flushes are counted.
-    #[inline(always)]
     pub(crate) fn clock(&self) -> u64 {
-        if self.has_flag(flag::COUNTS) { self.hardware.now_cycles() } else { 0 }
+        if self.has_flag(flag::ACCOUNTING) { self.hardware.now_cycles() } else { 0 }
     }
 
     /// Counts a flush that began at `began` and had so many responders.
-    #[inline(always)]
     pub(crate) fn count(&self, request: &Request<'_>, reason: Reason, responders: u32, began: u64) {
-        if self.has_flag(flag::COUNTS) {
+        if self.has_flag(flag::ACCOUNTING) {
             self.add_to_counters(request, reason, responders, self.hardware.now_cycles().wrapping_sub(began));
         }
     }

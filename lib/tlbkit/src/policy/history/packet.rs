@@ -36,7 +36,6 @@ impl Packet {
         Self([State { list: None, count: 0, has_sent: false, active_pages: u64::MAX }; ENABLED as usize]);
 
     /// Takes what was recorded, as the policy's batching says.
-    #[inline(always)]
     pub(crate) fn add(&mut self, policy: &Policy, first: u64, pages: u64, stride: Stride) -> Sends {
         let Some(state) = self.0.first_mut() else { return Sends::AtUpdate };
         match policy.history.batching {
@@ -67,7 +66,6 @@ impl Packet {
         Some(pages.and_then(List::new).map_or(Extent::Everything, Extent::List))
     }
 
-    #[inline(always)]
     pub(crate) const fn set_active_pages(&mut self, pages: u64) {
         if let Some(state) = self.0.first_mut() {
             state.active_pages = pages;
@@ -81,7 +79,6 @@ impl Packet {
 }
 
 impl State {
-    #[inline(never)]
     fn add_pages(&mut self, first: u64, pages: u64, stride: Stride, limit: u32) {
         let limit = limit.min(MAX_PAGES as u32);
         let list = self.list.get_or_insert([VirtAddr(0); ROOM]);

@@ -41,7 +41,6 @@ impl<'l> List<'l> {
         self.0.len() as u32
     }
 
-    #[inline(always)]
     pub(crate) fn for_each(&self, f: impl FnMut(VirtAddr)) {
         self.0.iter().copied().for_each(f);
     }
@@ -56,7 +55,6 @@ impl<'l> List<'l> {
 pub(crate) struct Room(Option<[VirtAddr; ROOM]>);
 
 impl Room {
-    #[inline(always)]
     pub(crate) const fn new() -> Self {
         Self(None)
     }
