@@ -188,7 +188,8 @@ impl<'a, G: PinCurrentCpu> TlbFlusher<'a, G> {
         }
     }
 
-    /// The same; the frame is dropped after the flush and the RCU grace period.
+    /// Records `op` as [`issue_tlb_flush`](Self::issue_tlb_flush) does, with a frame that is dropped after the flush
+    /// and the RCU grace period.
     pub fn issue_tlb_flush_with(&mut self, op: TlbFlushOp, drop_after_flush: RcuDrop<Frame<dyn AnyFrameMeta>>) {
         if op.pages > 1 {
             self.gather.tables_freed(); // one frame for many pages is that of a page table

@@ -31,7 +31,7 @@ pub trait Kernel {
         Sent::NotYet
     }
 
-    /// The same for the one interrupt to every online CPU but this one.
+    /// Sends one interrupt to every online CPU but this one, or says that [`X86Cpu`] has to.
     #[inline(always)]
     fn send_ipi_to_others(&self) -> Sent {
         Sent::NotYet

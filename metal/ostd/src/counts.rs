@@ -99,7 +99,7 @@ fn least<T>(shift: u32, mut prepare: impl FnMut() -> T, mut f: impl FnMut(T)) ->
         let (woken, begun) = (WOKEN.load(Relaxed), read_tsc());
         f(prepared);
         let instructions = (read_tsc() - begun) >> shift;
-        // Whoever was interrupted says so before the next tick.
+        // A CPU that was interrupted says so before the next tick.
         enable_and_hlt();
         (instructions, WOKEN.load(Relaxed) - woken)
     };

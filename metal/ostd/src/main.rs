@@ -31,7 +31,7 @@ static FRAMES: Poisoning = Poisoning(FrameAllocator);
 /// What stands in a frame that was freed.
 const POISON: u64 = u64::MAX;
 
-/// Writes into each frame that is freed, so that whoever still sees it notices.
+/// Writes into each frame that is freed, so that a read through a stale translation is noticed.
 struct Poisoning(FrameAllocator);
 
 cpu_local_cell! {
@@ -87,7 +87,7 @@ fn panic(info: &PanicInfo<'_>) -> ! {
 
 #[ostd::main]
 fn main() {
-    // A fault of an access to user memory is for whoever made the access.
+    // A fault of an access to user memory is for the code that made the access.
     ostd::arch::trap::inject_user_page_fault_handler(|_| Err(()));
     let line = &ostd::boot::boot_info().kernel_cmdline;
     let number = |name| argument(line, name).and_then(|text| text.parse().ok());

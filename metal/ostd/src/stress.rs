@@ -24,7 +24,7 @@ use crate::{frame, map, read_write, sched};
 /// Pages that everybody changes, in one last-level table.
 const PAGES: usize = 64;
 const SHARED: Vaddr = 0x1000_0000;
-/// A table of its own that is taken out as a whole.
+/// A separate table, which is taken out as a whole.
 const TABLE: Vaddr = 0x2000_0000;
 const TABLE_BYTES: usize = 512 * PAGE_SIZE;
 /// Pages that one CPU changes with interrupts off and without waiting: a table for each CPU.
@@ -115,7 +115,7 @@ impl Process {
         });
     }
 
-    /// The same for a whole last-level table, which goes too.
+    /// Gives the pages of a whole last-level table new frames, and frees the table.
     fn remap_table(&self) {
         let guard = disable_preempt();
         let range = TABLE..TABLE + TABLE_BYTES;
@@ -133,7 +133,8 @@ impl Process {
         });
     }
 
-    /// The same with interrupts off and without waiting: old versions may be seen for a while, and nothing else.
+    /// Gives pages new frames with interrupts off and without waiting: old versions may be seen for a while, and
+    /// nothing else.
     fn remap_alone(&self, cpu: usize) {
         let first = PAGES + FEW + cpu * FEW;
         let va = va_of(first);
@@ -235,7 +236,7 @@ impl Process {
         for (page, shared) in frames.into_iter().enumerate() {
             let word: u64 = shared.read_val(8).expect("a frame has a second word");
             let seen: u64 = shared.read_val(0).expect("a frame has a first word");
-            // A frame of a grandparent would be another's to the child: it gets one of its own.
+            // A frame of a grandparent would belong to another process: the child gets its own.
             let is_ours = seen >> 40 == self.id;
             for process in [self, &child] {
                 let about = &process.pages[page];
