@@ -25,7 +25,7 @@ pub enum Step {
     /// and for `leave_lazy` and `leave_lazy_stale` of `switch/mod.rs`.
     MarkRunning(SpaceNumber),
     /// Leaves the set of a space, known by number and name.
-    /// Stands for `settle` of `switch/mod.rs`.
+    /// Stands for `finish_leaving` of `switch/mod.rs`.
     LeaveSet(SpaceNumber, Id),
     /// Drops a counted lazy reference.
     /// Stands for `uncount_lazy` and `drop_counted_reference` of `policy/history/hooks.rs`,

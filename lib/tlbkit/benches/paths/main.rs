@@ -139,7 +139,7 @@ fn answers() -> [Path; 2] {
 fn remote() -> [Path; 4] {
     let with = |remotes: u32, mode: Mode| move |bench: &Bench| (1..=remotes).for_each(|cpu| bench.join(cpu, mode));
     [
-        Path::new("one more remote CPU told", |bench, n| bench.flush(n, 1))
+        Path::new("one more remote CPU", |bench, n| bench.flush(n, 1))
             .prepared(with(4, Mode::Running))
             .compared_with(with(3, Mode::Running)),
         Path::new("one more lazy CPU skipped", |bench, n| bench.flush(n, 1))
