@@ -21,7 +21,7 @@ impl Protocol {
         }
     }
 
-    /// `is_free` of one mailbox after the other, as `free_mailbox` and `wait_for_mailbox` do.
+    /// `free_if_answered` of one mailbox after the other, as `free_mailbox` and `wait_for_mailbox` do.
     fn take_mailbox(&self, state: &mut State, cpu: CpuNumber, request: Request, then: Then, mailbox: Mailbox) {
         if self.may_take(state, cpu, mailbox) {
             self.free(state, cpu, mailbox);

@@ -65,7 +65,7 @@ pub enum Step {
     /// Stands for `shootdown` and `announce` of `flush/shootdown.rs`.
     LookAlone(Request, Then),
     /// Looks whether a mailbox that was issued can be written again.
-    /// Stands for `free_mailbox`, `find_free_mailbox` and `is_free` of `flush/mailboxes.rs`,
+    /// Stands for `free_mailbox`, `find_free_mailbox` and `free_if_answered` of `flush/mailboxes.rs`,
     /// and for `wait_for_mailbox` of `flush/wait.rs`.
     TakeMailbox(Request, Then, Mailbox),
     /// Reads the set; sends a request by this mailbox to those of it that need one.
@@ -88,10 +88,10 @@ pub enum Step {
     /// Stands for `interrupt` of `flush/shootdown.rs`.
     Hint(u8),
     /// Says in the first mailbox that others are in use, when it is too late; a deviation alone does.
-    /// Stands for `post` of `flush/mailboxes.rs`.
+    /// Stands for `post` of `flush/shootdown.rs`.
     MarkSeveralLate,
     /// Waits for the answers to what is in this mailbox.
-    /// Stands for `wait`, `wait_until_empty` and `wait_for_late` of `flush/wait.rs`.
+    /// Stands for `wait` and `wait_for_late` of `flush/wait.rs`.
     Wait(Mailbox),
     /// Leaves the wait for the answers to the CPU that waits later.
     /// Stands for `record_issued` of `flush/mailboxes.rs`.
