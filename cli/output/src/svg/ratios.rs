@@ -45,6 +45,8 @@ impl RatioRow {
 const ROW: f64 = 22.0;
 /// How far our marks lie above the middle of their row, and the null models' below.
 const APART: f64 = 4.0;
+/// Between a label and the marks.
+const LABEL_GAP: f64 = 10.0;
 /// Room for how many lie in the band.
 const HELD: f64 = 62.0;
 
@@ -54,7 +56,8 @@ pub(super) fn draw(plot: &Ratios) -> Canvas {
     let entries = [(Swatch::Mark(0, Ink::Ours), "predicted"), (Swatch::Mark(1, Ink::Published), "null model")];
     let top = legend::draw(&mut canvas, &entries.map(|(swatch, words)| (swatch, words.to_owned())));
     canvas.text("axis", Anchor::End, (WIDTH, 16.0), "within 25 %");
-    let left = plot.rows.iter().map(|row| text_width(&row.label)).fold(0.0, f64::max).min(WIDTH * 0.48);
+    let widest = plot.rows.iter().map(|row| text_width(&row.label)).fold(0.0, f64::max);
+    let left = (widest + LABEL_GAP).min(WIDTH * 0.48);
     let marks = || plot.rows.iter().flat_map(|row| &row.marks);
     let ends = marks().flat_map(|(_, ours, null)| [Some(*ours), *null]).flatten().chain([0.5, 2.0]);
     let span = Span::new(Scale::Log, ends, (left, WIDTH - HELD), 5);
@@ -68,7 +71,7 @@ pub(super) fn draw(plot: &Ratios) -> Canvas {
     canvas.line("base", (span.place(1.0), top), (span.place(1.0), bottom));
     for (index, row) in plot.rows.iter().enumerate() {
         let middle = top + (index as f64 + 0.5) * ROW + 2.0;
-        canvas.text("", Anchor::End, (left - 8.0, middle + 4.0), &row.label);
+        canvas.text("", Anchor::End, (left - LABEL_GAP, middle + 4.0), &row.label);
         for null in row.marks.iter().filter_map(|(.., null)| *null) {
             mark(&mut canvas, 1, Ink::Published, (span.place(null), middle + APART));
         }

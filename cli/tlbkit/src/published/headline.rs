@@ -85,7 +85,7 @@ impl Outcome {
     pub(crate) fn words(self) -> String {
         match self {
             Self::Holds => "holds".to_owned(),
-            Self::InDirection(times) => format!("holds in direction, {}", by(times)),
+            Self::InDirection(times) => format!("holds in direction, the change is {}", by(times)),
             Self::Misses(Some(times)) => format!("misses, {}", by(times)),
             Self::Misses(None) => "misses".to_owned(),
         }
@@ -122,15 +122,15 @@ mod tests {
     fn a_claim_holds_in_its_band_and_otherwise_in_direction_or_not() {
         let interrupts = |ours| said("batch", "shootdown interrupts, change", ours).remove(0);
         assert_eq!(interrupts(-45.0), "holds");
-        assert_eq!(interrupts(-25.0), "holds in direction, 50 % too small");
-        assert_eq!(interrupts(-5.0), "holds in direction, 10 times too small");
-        assert_eq!(interrupts(-70.0), "holds in direction, 40 % too large");
+        assert_eq!(interrupts(-25.0), "holds in direction, the change is 50 % too small");
+        assert_eq!(interrupts(-5.0), "holds in direction, the change is 10 times too small");
+        assert_eq!(interrupts(-70.0), "holds in direction, the change is 40 % too large");
         assert_eq!(interrupts(5.0), "misses");
         assert_eq!(said("pcid", "walks left by pcid, pages 512", 0.053)[1], "misses, 100 times too small");
         // From 0.95 % to 0.87 in the document, and to 0.15 here.
         let swapper = said("lazy", "share of CPU, after, swapper", 0.15).remove(0);
-        assert_eq!(swapper, "holds in direction, 10 times too large");
+        assert_eq!(swapper, "holds in direction, the change is 10 times too large");
         let walks = said("pti", "dTLB walks, cr3 over invpcid", 4.0);
-        assert_eq!(walks[1], "holds in direction, 3.0 times too large");
+        assert_eq!(walks[1], "holds in direction, the change is 3.0 times too large");
     }
 }
