@@ -1,4 +1,4 @@
-//! An answer as one HTML file: headings, words, tables and drawings in any order, in the look of [`super::html`].
+//! An answer as one HTML file: headings, words, tables and drawings in any order, in the look of the report.
 
 use std::path::Path;
 
