@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use crate::setup::{self, Need, output, tool};
 
 const BROWSER: Need = Need::Program("chromium", "chromium");
-const WIDTHS_PX: [u32; 2] = [390, 1200];
+const WIDTHS_PX: [u32; 3] = [390, 900, 1200];
 /// A headless window is never narrower than 500 pixels: so the page is laid out in a frame of the width wanted. The
 /// probe is put first into a copy of the report, where it hears of errors in scripts that come after, and hands its
 /// figures to the page around the frame, whose DOM the browser prints.
