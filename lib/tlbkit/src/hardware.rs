@@ -154,7 +154,7 @@ pub enum Event {
     },
     /// A flush was issued, and the call returns before all CPUs have answered.
     FlushIssued,
-    /// All CPUs have answered.
+    /// A flush ends: every CPU that it waited for has answered.
     FlushEnd,
     /// A request is being carried out for another CPU.
     AnswerBegin(CpuId),

@@ -27,13 +27,14 @@
 //!
 //! - INV-1 unhook, flush everywhere, free; for page-table pages as for frames. (`flush/gather.rs`)
 //! - INV-2 a CPU that joins a space and one that takes translations away cannot both miss the other. (`space/mod.rs`)
-//! - INV-3 an ASID's generation never exceeds its space's; neither falls; an id is never reused. (`cpu/asid.rs`)
+//! - INV-3 while an ASID names a space, its generation never exceeds the space's; neither falls; an id is never reused.
+//!   (`cpu/asid.rs`)
 //! - INV-4 pages are flushed one by one only from generation g to g+1, and only if g+1 is the newest; otherwise
 //!   everything is flushed. (`flush/local.rs`)
 //! - INV-5 a flush of a space does not interrupt CPUs in lazy TLB mode, unless it frees page-table pages, has global
-//!   scope or trims the CPU set. (`flush/shootdown.rs`)
+//!   scope or trims the CPU set, or the policy wants them interrupted. (`flush/shootdown.rs`)
 //! - INV-6 when a flush returns, or the wait for an issued one, no CPU can use an old translation, and none walks an
-//!   old page table. (`flush/shootdown.rs`, `flush/pending.rs`)
+//!   old page table. (`flush/shootdown.rs`, `flush/mailboxes.rs`)
 //! - INV-7 a waiting CPU still answers; waiting with interrupts off is an error, not a hang; polling an issued flush,
 //!   by `Pending::poll` or by `is_done` and `answer`, may be done with interrupts off. (`flush/wait.rs`,
 //!   `flush/pending.rs`)
@@ -43,7 +44,7 @@
 //!   (`flush/gather.rs`, `flush/pending.rs`)
 //! - INV-10 under isolation both halves are flushed before the next user instruction. (`switch/isolation.rs`)
 //! - INV-11 a flush that was asked for with global scope keeps it when it becomes a flush of everything.
-//!   (`flush/request.rs`)
+//!   (`flush/gather.rs`, `flush/local.rs`)
 //! - INV-12 a switch writes CR3 with the no-flush bit only if the ASID's generation equals the space's, read after this
 //!   CPU joined the CPU set. (`switch/mod.rs`)
 //!

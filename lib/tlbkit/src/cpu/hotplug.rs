@@ -70,8 +70,9 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         // Relaxed, both: ordered before the flush by the fence below.
         self.tlb.online().add(self.id, Ordering::Relaxed);
         self.set_presence(Presence::KERNEL, Ordering::Relaxed);
-        // SeqCst: partner is the fence in `announce`, before a flush of kernel addresses reads the online CPUs: either
-        // the initiator finds this CPU there, or the flush below comes after its PTE change.
+        // SeqCst: partners are the fences in `announce` and `advance`, before a flush of kernel addresses or of global
+        // entries reads the online CPUs: either the initiator finds this CPU there, or the flush below comes after its
+        // PTE change.
         fence(Ordering::SeqCst);
         self.state.root.set(self.tlb.kernel_root.0);
         self.load_cr3(Cr3::flushing(self.tlb.kernel_root, Pcid::KERNEL));
@@ -104,7 +105,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// that value again:
     ///
     /// ```text
-    ///   initiator (choose, then send)             CPU that comes online for the first time (bring_up)
+    ///   initiator (send_requests)                 CPU that comes online for the first time (bring_up)
     ///                                             is its presence new? then there is nothing to forget
     ///                                             join the online CPUs; presence := kernel; fence; flush all; answer
     ///   is it absent, or new?       (Acquire)

@@ -11,20 +11,20 @@ use crate::sync::Ordering;
 
 impl<H: Hardware> Cpu<'_, '_, H> {
     /// Carries out the requests that other CPUs have sent to this one. The handler of the shootdown IPI calls it, and
-    /// so does every wait of this crate. So must each loop of the kernel that waits for another CPU with interrupts
-    /// off, except one that is entered from a function of [`Hardware`]: an answer within an answer, or within a switch,
-    /// could report a flush as done that is still to come.
+    /// so does each wait for the answers of others. So must each loop of the kernel that waits for another CPU with
+    /// interrupts off, except one that is entered from a function of [`Hardware`]: an answer within an answer, or
+    /// within a switch, could acknowledge a flush before it has happened.
     ///
-    /// When it returns, each request whose hint was in the inbox when it was called has been carried out. A hint that
-    /// comes later sends another IPI. On a CPU that is offline it does nothing: an IPI may arrive after the request
+    /// When it returns, each request whose IPI had arrived when it was called has been carried out. A hint that is left
+    /// later sends another IPI. On a CPU that is offline it does nothing: an IPI may arrive after the request
     /// that sent it was carried out.
     ///
     /// # Panics
-    /// If it is called for another CPU, and [`Hardware::this_cpu`] can tell; so does every other call.
+    /// If it is called for another CPU, and [`Hardware::this_cpu`] can tell; so do all calls that flush or wait.
     #[inline(always)]
     pub fn answer(&self, irqs: &IrqsOff) {
         if !self.is_here() || self.presence().is_absent() {
-            return; // the initiators withdraw their requests, and may be writing the next ones
+            return; // requests are withdrawn, or wait until this CPU is online: `wait.rs`
         }
         let inbox = self.tlb.matrix.inbox(self.id);
         let Some(word) = inbox.only_word() else { return self.answer_among_many(irqs) };

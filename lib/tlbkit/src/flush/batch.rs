@@ -110,8 +110,9 @@ impl<F> TlbBatch<F> {
     /// Flushes what was recorded, everywhere, and gives the frames back.
     ///
     /// When it returns, no CPU can use a translation that was recorded (INV-6), and with a page-table page among the
-    /// frames no CPU walks it. CPUs that run none of the spaces are not interrupted. Nor are those that hold one in
-    /// lazy TLB mode, unless page-table pages are freed: they flush before a program of it runs (INV-5).
+    /// frames no CPU walks it. CPUs that run none of the spaces are left alone, but for those in the middle of a switch
+    /// and those whose space shares a bit with one that was recorded (`targets.rs`). So are CPUs that hold one in lazy
+    /// TLB mode, unless page-table pages are freed: they flush before a program of it runs (INV-5).
     ///
     /// # Panics
     /// If another CPU has to flush and interrupts are off (INV-7); if called while this CPU waits for another flush.
@@ -148,7 +149,8 @@ impl<F> TlbBatch<F> {
         }
     }
 
-    /// Sends a request that is about no space in particular: its responders are found among all CPUs that are online.
+    /// Sends a request that is about no space in particular: its responders are found among all CPUs that are
+    /// online, as for kernel addresses.
     fn send<H: Hardware>(&self, cpu: &Cpu<'_, '_, H>, space: SpaceId, extent: Extent<'_>, why: Reason) {
         let request = Request { space, extent, ..Request::everything(self.needs) };
         cpu.shootdown(Translations::OfKernel, request, why);

@@ -5,13 +5,14 @@
 //! [`TlbGather::flush`], or of [`Pending::wait`](crate::Pending::wait) after [`TlbGather::issue`], as [`Flushed`]. A
 //! gather that is dropped unflushed keeps its frames for ever: a leak, not a use-after-free (INV-9).
 //!
-//! No frame comes out before something was flushed: a gather that holds a frame and in which no translation was
-//! recorded flushes everything.
+//! No frame that was recorded comes out before something was flushed: a gather that holds a frame and in which no
+//! translation was recorded flushes everything. A frame that was in the collection before the gather took it is none of
+//! the gather's.
 //!
 //! ```compile_fail
 //! # use tlbkit::{TlbGather, Translations, sync::AtomicU64};
 //! # fn free(_: Vec<u32>) {}
-//! let gather: TlbGather<'_, [AtomicU64; 1], Vec<u32>> = TlbGather::new(Translations::OfKernel, vec![1u32]);
+//! let gather: TlbGather<'_, [AtomicU64; 1], Vec<u32>> = TlbGather::new(Translations::OfKernel, Vec::new());
 //! free(gather.frames); // private: freeing before flushing does not compile
 //! ```
 //!
@@ -42,7 +43,8 @@ pub enum Scope {
     Global,
 }
 
-/// Frames whose old translations are gone from every TLB.
+/// Frames that no CPU can reach any more by the old translations. A walker in software that takes no lock may still
+/// read a page-table page among them (C-23).
 #[derive(Debug)]
 #[must_use = "the frames in it can be freed now"]
 pub struct Flushed<F>(F);
@@ -60,7 +62,7 @@ impl<F> Flushed<F> {
 
 /// What was recorded since the last flush.
 struct Recorded {
-    /// The first byte, and the last: the other way round while there is none.
+    /// First and last byte; `start > end` while nothing is recorded.
     start: u64,
     end: u64,
     stride: Stride,
@@ -94,7 +96,7 @@ pub struct TlbGather<'s, S, F> {
 }
 
 impl<'s, S, F> TlbGather<'s, S, F> {
-    /// An empty gather for `translations`; `frames` is where it keeps frames.
+    /// An empty gather for `translations`; `frames`, an empty collection, is where it keeps frames.
     pub const fn new(translations: Translations<'s, S>, frames: F) -> Self {
         Self { translations, recorded: Recorded::NOTHING, packet: Packet::EMPTY, frames: ManuallyDrop::new(frames) }
     }

@@ -20,8 +20,8 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// Flushes on this CPU what `request` names, be it its own or another CPU's.
     ///
     /// When it returns, this CPU uses no old translation that the request names, and walks no old page table if the
-    /// request frees some. If the space does not run here, nothing of it is flushed: the ASID's generation is older
-    /// than the space's, so a later switch to the space flushes.
+    /// request frees some. If the space does not run here, its ASID is left alone: its generation is older than the
+    /// space's, so a later switch to the space flushes. Global entries have no generation, and are flushed at once.
     #[inline(always)]
     pub(crate) fn flush_local(&self, request: &Request<'_>, irqs: &IrqsOff) {
         let presence = self.presence();

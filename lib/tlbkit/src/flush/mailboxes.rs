@@ -2,7 +2,7 @@
 //!
 //! A CPU has several mailboxes, so that several of its requests can be outstanding at once. A request that was issued
 //! is waited for later: on this CPU, on another one to which the task has migrated meanwhile, or never. So nobody marks
-//! a mailbox as free. It is free when its outbox is empty, and its CPU looks before it writes it:
+//! a mailbox as free: it is free when its outbox is empty, which its CPU checks before it uses it again:
 //!
 //! ```text
 //!   initiator (free_mailbox, then post)            responder (answer)       waiter on any CPU (first_missing)
@@ -24,7 +24,7 @@
 //! others are in use:
 //!
 //! ```text
-//!   initiator (post, then send)                    responder (answer)
+//!   initiator (post, interrupt)                    responder (answer)
 //!   say so in the first mailbox                    take the hint                          (Acquire)
 //!   write another mailbox                          is its bit set in the first outbox?    (Acquire)
 //!   its outbox := responders    (Release)          if so: read what the first mailbox says, and answer it

@@ -13,9 +13,9 @@
 //! ```
 //! Of every word that is not 0 one of three is true: its bit in the top is set; the initiator that found it 0 is about
 //! to set that bit; the responder has taken the top and is about to take the word. For a top that is not 0 an IPI was
-//! sent or is about to be. So an initiator that finds either not 0 leaves the rest to the one that was first. This
-//! needs the initiator to go up and the responder to go down: a top set too early, or emptied too late, would leave a
-//! word that nobody names.
+//! sent or is about to be. So an initiator that finds either not 0 leaves the rest to the one that was first. For this
+//! the initiator sets the word before the top, and the responder clears the top before the word. In any other order a
+//! word that is not 0 could lose its bit in the top.
 //!
 //! A CPU that is stopped by force does not do what it is about to. If it was the initiator, the next initiator tries
 //! again in the end, and sets the top itself (`leave_hint_again`). If it was the responder, it looks at every word when

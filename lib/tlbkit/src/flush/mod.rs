@@ -1,7 +1,8 @@
 //! Taking translations away: the TLB shootdown, from a changed PTE to a freed frame.
 //!
-//! **The rule**, INV-1: unhook, flush everywhere, free. The page tables are changed first. Then no CPU may be left that
-//! could use the old translation; only then is the frame, or the page-table page, free.
+//! **The rule**, INV-1: unhook, flush everywhere, free. The page tables are changed first. Only when no CPU can use the
+//! old translation any more may the frame, or the page-table page, be freed. This says nothing about walkers in
+//! software that take no lock: they need a grace period besides (C-23).
 //!
 //! **The files.** A flush runs through `gather.rs`, `shootdown.rs` and, on each CPU, `local.rs`:
 //!
@@ -19,8 +20,8 @@
 //!
 //! **The race** between the initiator and a CPU that loads the space is drawn in `space/mod.rs`: it decides which CPUs
 //! must be responders. Initiator and responder meet as follows. The request lies in a mailbox of the initiator. The
-//! *outbox* of that mailbox, one bit for each responder, is the truth about which CPUs have still to answer it. The
-//! responder's *inbox*, one bit for each initiator, holds mere hints where to look:
+//! *outbox* of that mailbox, one bit for each responder, is authoritative: a set bit is a CPU that has not answered.
+//! The responder's *inbox*, one bit for each initiator, holds mere hints where to look:
 //!
 //! ```text
 //!   initiator (send_requests, wait)                responder (answer)
@@ -30,9 +31,10 @@
 //!   send the IPIs                                  if so: read the mailbox, flush
 //!   wait until outbox = 0       (Acquire)          clear its bit                    (Release)
 //! ```
-//! A responder reads a mailbox only while its bit in the outbox is set, and only the responder clears that bit. So the
-//! mailbox does not change while it is read, a request that is sent twice is carried out once, and an IPI that finds
-//! nothing to do does no harm (C-56, C-63). There is no lock and no queue: initiators do not disturb each other.
+//! A responder reads a mailbox only while its bit in the outbox is set, and only the responder clears that bit, or the
+//! initiator once the responder is offline and reads nothing. So what is asked does not change while it is read, a
+//! request that is sent twice is carried out once, and an IPI that finds nothing to do does no harm (C-56, C-63). There
+//! is no lock and no queue: initiators do not disturb each other.
 //!
 //! `docs/kernel/inside.md` follows one call through these files.
 

@@ -82,7 +82,7 @@ impl<'s, S, F> TlbGather<'s, S, F> {
     /// When it returns, this CPU has flushed, and the request has been sent to the other CPUs. They may still use what
     /// was recorded, so the frames must be left alone: nothing may be written that the program must not see, and
     /// nothing may be freed. The page tables may be changed further, and other flushes issued. A CPU that finds a PTE
-    /// cleared which this gather has recorded must not go on before it is flushed (C-28). So issue before the
+    /// already cleared by this gather must not go on before it is flushed (C-28). So issue before the
     /// page-table lock is dropped: any gather of the space, or of kernel addresses if this one is, that is flushed
     /// meanwhile then flushes for itself, as it does for a [`TlbBatch`](crate::TlbBatch). In a gather of a space that
     /// flush leaves out global entries: where one was recorded with [`Scope::Global`](crate::Scope), keep other CPUs

@@ -163,7 +163,7 @@ impl FirstMailbox {
 
 /// A request in shared memory. Its words are accessed Relaxed: the initiator writes them before it sets its outbox
 /// (Release), and a responder reads them only while its own bit in that outbox is set (Acquire), which only the
-/// responder clears.
+/// responder clears while it is online.
 #[derive(Clone, Copy)]
 pub(crate) struct Mailbox<'m> {
     words: &'m [AtomicU64; MAILBOX_WORDS],

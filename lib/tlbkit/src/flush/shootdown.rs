@@ -140,7 +140,7 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
             request.needs = request.needs.with(Needs::TRIM);
         }
         // Acquire: partner is the Release with which a CPU leaves the set: what it did in the space is over. It is read
-        // after the PTE change, by the fence in `advance`.
+        // after the PTE change, by the fence in `advance`. A policy that counts its flushes counts them further down.
         let is_alone = self.presence() == Presence::running(space.id)
             && !request.needs(Needs::GLOBAL)
             && !self.has_flag(flag::ACCOUNTING)
@@ -246,8 +246,8 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
         }
     }
 
-    /// The same for a set of several words: as one loop the two would cost 90 instructions more. Returns where those
-    /// words of the outbox begin and end that name responders, and how many responders they name.
+    /// The same for a set of several words. Returns where those words of the outbox begin and end that name responders,
+    /// and how many responders they name. As one loop the two would cost 90 instructions more.
     fn send_to_many(
         &self,
         candidates: &[AtomicU64],
@@ -310,7 +310,8 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
     ///
     /// A CPU that runs the space has to, and one in the middle of a switch: it may have read the old generation
     /// (INV-2). A CPU in lazy TLB mode does not: it finds the new generation before it runs the space again (INV-5).
-    /// But it walks the page tables meanwhile, so it does when page-table pages are freed.
+    /// But it walks the page tables meanwhile, so it does when page-table pages are freed; and some policies interrupt
+    /// it all the same.
     #[inline(always)]
     fn choose(&self, whose: Translations<'_, H::Set>, index: usize, others: u64, request: &Request<'_>) -> Chosen {
         let (space, needs) = (request.space, request.needs);
@@ -395,8 +396,8 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
     }
 
     /// The same where every other CPU is a responder; none is offline then. One IPI goes to all, unless one of them is
-    /// found to have an IPI on its way; where many CPUs flush at once, most have. That is detected for each word: with
-    /// 65 to 512 CPUs by this CPU's own word of the inbox, above 4,096 by its own word of the top level.
+    /// found to have an IPI on its way; where many CPUs flush at once, most of them do. What is looked at is the word
+    /// in which this CPU leaves its hint, and in a larger inbox the word of the top level that names it.
     ///
     /// The CPUs that were passed over get an IPI after all when a busy one is found, as others rely on it by then:
     ///

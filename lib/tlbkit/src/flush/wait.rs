@@ -19,8 +19,8 @@
 //! ```
 //! Both may clear the same bit, and neither reads the mailbox then, so the initiator may use it again at once. Either
 //! the CPU that comes online finds its bit, or the initiator finds it returning and does not withdraw the request.
-//! Without the presence `returning`, a CPU that was chosen before it went offline could be in the middle of its answer
-//! when the request is withdrawn:
+//! Without the presence `returning`, this could happen: a CPU that was chosen before it went offline is in the middle
+//! of its answer when the request is withdrawn.
 //!
 //! ```text
 //!   initiator (wait)                               CPU that comes online
@@ -34,7 +34,8 @@
 //!                                                  ... clear its bit: of a request that it has not seen
 //! ```
 //!
-//! **An initiator that was stopped by force** must not forget its requests: a responder may be carrying one out.
+//! **An initiator that was stopped by force** must not forget its requests: a responder may be carrying one out. If it
+//! forgot them, this could happen:
 //!
 //! ```text
 //!   initiator (stopped, bring_up)                  responder (answer)
@@ -143,7 +144,8 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         }
     }
 
-    /// One turn of such a wait, with interrupts on or off. Returns at once if nobody is missing.
+    /// One turn of a wait for an issued request or for a free mailbox, with interrupts on or off. Returns at once if
+    /// nobody is missing.
     #[cold]
     pub(crate) fn poll_a_turn(&self, awaited: Awaited<'_>, waited: &mut Waited) {
         let late = match awaited {
@@ -209,7 +211,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     }
 
     /// Ends the requests that this CPU had sent before it went offline; the diagram is above. It answers nobody
-    /// meanwhile: it is absent.
+    /// meanwhile if it is absent, and like every wait if it resumes.
     pub(crate) fn end_requests(&self) {
         for mailbox in 0..MAILBOXES {
             let outbox = self.tlb.matrix.outbox(self.id, mailbox);

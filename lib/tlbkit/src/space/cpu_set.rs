@@ -1,7 +1,7 @@
 //! A set of CPUs, one bit each, sized by the number of CPUs found at boot. The storage belongs to the kernel.
 //!
 //! The CPU set of a space (Linux: `mm_cpumask`) may name too many CPUs, never too few (C-07): a CPU joins before it
-//! loads the space, and only that CPU takes itself out again.
+//! loads the space, and only that CPU takes itself out again, until the space ends.
 
 use core::fmt;
 

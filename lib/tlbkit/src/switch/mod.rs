@@ -310,7 +310,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         self.join_kernel_set();
         let is_last = is_noticed && self.drop_reference(token);
         // Release: CR3 names the kernel's page tables before an initiator can see it; partners are the Acquire loads in
-        // `choose` and in `holds_lazily`.
+        // `choose_by` and in `holds_lazily`.
         self.set_presence(Presence::KERNEL, Ordering::Release);
         if is_last {
             self.hardware.event(Event::LastLazyReference(token));
