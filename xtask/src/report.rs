@@ -60,7 +60,7 @@ pub(crate) fn run(root: &Path) -> Result<bool> {
     }
     let no_browser = BROWSER.lack();
     if no_browser.is_none() {
-        let report = fs::read_to_string(folder.join("report/index.html")).context("reading the report")?;
+        let report = fs::read_to_string(folder.join("report/all.html")).context("reading the report")?;
         for width_px in WIDTHS_PX {
             let measured = laid_out(&report, width_px, &folder)?;
             faults.extend(measured.faults(width_px, &results(root)?));

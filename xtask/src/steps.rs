@@ -11,6 +11,8 @@ const BARE: Need = Need::Target("x86_64-unknown-none");
 const GCC: Need = Need::Program("gcc", "gcc");
 const QEMU: Need = Need::Program(tlbkit_boot::PROGRAM, tlbkit_boot::PACKAGE);
 const OSTD: Need = Need::Crates("metal/ostd");
+const SLURM: Need = Need::Program("slurmctld", "slurm-wlm");
+const PARALLEL: Need = Need::Program("parallel", "parallel");
 const PKG_CONFIG: Need = Need::Program("pkg-config", "pkg-config");
 const OLDEST: Need = Need::Rust("1.88");
 
@@ -75,6 +77,13 @@ pub(crate) const STEPS: &[Step] = &[
          --lib --tests --no-fail-fast --quiet",
     ),
     step("loom", Beside, All, &[], "cargo xtask loom"),
+    step(
+        "sweeps",
+        Tree,
+        All,
+        &[SLURM, PARALLEL],
+        "sh cli/tlbkit/tests/slurm.sh cargo test --package tlbkit-cli --test shards --quiet",
+    ),
     step("published results", Beside, All, &[], "cargo xtask report"),
     step("kernel in emulators", Alone, All, &[BARE, QEMU], "cargo xtask qemu --short"),
     step("kernel in C", Alone, All, &[BARE, QEMU, GCC], "cargo xtask c-kernel"),

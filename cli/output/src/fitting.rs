@@ -1,9 +1,28 @@
-//! Tables that fit the terminal before which somebody sits. Elsewhere a text stays as it is, byte for byte.
+//! Words that fit a screen, and tables that fit the terminal before which somebody sits. Elsewhere a table stays as it
+//! is, byte for byte.
 
 use console::{Term, measure_text_width};
 
 /// A table that would fall into more parts is wide for its first column alone, and no easier to read in parts.
 const PARTS_MOST: usize = 4;
+
+/// Columns that a line of words takes at most.
+pub const SCREEN_WIDTH: usize = 100;
+
+/// The words of `text` on lines of [`SCREEN_WIDTH`], each but the first moved in by `indent`.
+pub fn wrapped(text: &str, indent: usize) -> String {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let line = lines.last_mut().expect("there is one");
+        if !line.is_empty() && line.chars().count() + word.chars().count() + indent >= SCREEN_WIDTH {
+            lines.push(word.to_owned());
+        } else {
+            *line += if line.is_empty() { "" } else { " " };
+            *line += word;
+        }
+    }
+    lines.join(&format!("\n{:indent$}", ""))
+}
 
 /// Columns of the terminal that standard output is; none if it is no terminal.
 pub fn columns() -> Option<usize> {
@@ -86,6 +105,13 @@ head
 
 tail
 ";
+
+    #[test]
+    fn words_keep_to_the_width_of_a_screen() {
+        let text = wrapped(&"word ".repeat(60), 10);
+        assert!(text.lines().count() > 3 && text.lines().all(|line| line.trim_end().len() <= SCREEN_WIDTH), "{text}");
+        assert!(text.lines().skip(1).all(|line| line.starts_with("          word")), "{text}");
+    }
 
     #[test]
     fn a_table_that_fits_stays() {

@@ -4,7 +4,7 @@
 //! results, each with what it runs), `compared` (outcomes side by side), `spec` (a run, resolved), `output` (what a
 //! person sees of a published result), `published` (a published result as data). Exit status: 0 everything as expected,
 //! 1 a changed verdict or a violation, 2 wrong usage, bad input or an output that could not be written, 70 a fault of
-//! the simulator; of `run`, `reproduce`, `check` and `sweep run` 128 and the number of a signal that stopped them.
+//! the simulator; of `run`, `reproduce` and `check` 128 and the number of a signal that stopped them.
 
 #![warn(clippy::print_stderr)]
 

@@ -1,15 +1,14 @@
-//! `run`, `sweep run` and `check` when somebody presses Ctrl-C in the middle: what is done is not lost.
+//! `run` and `check` when somebody presses Ctrl-C in the middle: what is done is not lost.
 
 #[path = "command/signalled.rs"]
 mod signalled;
 #[path = "command/terminal.rs"]
 mod terminal;
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::thread;
-use std::time::Duration;
 
 use pty_process::blocking::Command as OnTerminal;
 use serde_json::Value;
@@ -83,34 +82,29 @@ fn rows_are_those_of_the_runs_that_are_done_and_the_last_says_that_some_lack() {
     assert!(seeds[0].abs_diff(seeds[1]) <= 1, "policies are done side by side: {seeds:?}");
 }
 
+/// With a row in it the folder is as if the command had been ended by a signal after that one.
 #[test]
-fn a_sweep_says_how_far_it_came_and_goes_on_from_there() {
-    let folder = folder("sweep");
-    let tlbkit = |line: &str| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tlbkit"));
-        command.args(line.split(' ')).current_dir(&folder).env("RAYON_NUM_THREADS", "1");
-        command
+fn what_is_kept_is_not_run_again() {
+    let folder = folder("kept");
+    let runs = |seeds| {
+        let line = format!("run madvise1 --policy tlbkit --cpus 2 --milliseconds 1 --seeds {seeds} --keep rows");
+        let output = Command::new(TLBKIT).args(line.split(' ')).args(["--shard", "1/1"]).current_dir(&folder).output();
+        String::from_utf8(output.unwrap().stdout).unwrap()
     };
-    let seeds: Vec<_> = (1..=40).map(|seed: u32| seed.to_string()).collect();
-    let plan = format!("sweep plan madvise1 --policy tlbkit --cpus 2 --milliseconds 20 --seed {}", seeds.join(","));
-    let status = tlbkit(&plan).stdout(File::create(folder.join("plan")).unwrap()).status().unwrap();
-    assert!(status.success());
+    assert_eq!(runs(1), "rows: 1 runs, 1 of them run now\n");
+    assert_eq!(runs(3), "rows: 3 runs, 2 of them run now\n");
+    assert_eq!(runs(3), "rows: 3 runs, 0 of them run now\n");
+}
 
-    let running = tlbkit("sweep run plan").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let rows = || fs::read_to_string(folder.join("plan.1-of-1")).unwrap_or_default().lines().count();
-    while rows() == 0 {
-        thread::sleep(Duration::from_millis(2));
-    }
-    Command::new("kill").args(["-INT", &running.id().to_string()]).status().unwrap();
-    let output = running.wait_with_output().unwrap();
-    let said =
-        format!("tlbkit: interrupted: plan.1-of-1 has {} of 40 points; the same command goes on from there\n", rows());
-    assert_eq!((String::from_utf8_lossy(&output.stderr).as_ref(), output.status.code()), (said.as_str(), Some(130)));
-    assert_eq!((output.stdout.len(), rows() < 40), (0, true));
-    let left = 40 - rows();
-    let output = tlbkit("sweep run plan").output().unwrap();
-    let said = format!("plan.1-of-1: 40 points, {left} of them run now\n");
-    assert_eq!((String::from_utf8_lossy(&output.stdout).as_ref(), rows()), (said.as_str(), 40));
+#[test]
+fn an_interrupted_run_that_keeps_rows_says_that_it_goes_on() {
+    let folder = folder("goes-on");
+    let keep = format!("--seeds 1000 --keep '{}'", folder.join("rows").display());
+    let [_, seen] = run_and_interrupt(&folder.join("out"), &keep);
+    let told = seen.split("tlbkit: interrupted: ").nth(1).unwrap();
+    assert!(told.contains("; the same command goes on from there"), "{seen}");
+    let done: usize = told.split(' ').next().unwrap().parse().unwrap();
+    assert_eq!(fs::read_dir(folder.join("rows")).unwrap().count(), done);
 }
 
 #[test]

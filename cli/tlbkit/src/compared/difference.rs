@@ -24,11 +24,6 @@ impl Mean {
         (!samples.is_empty()).then(|| Self { mean: mean(samples), half_width: half_width_95(samples) })
     }
 
-    /// As a whole number.
-    pub(crate) fn count(self) -> String {
-        self.text(Unit::Count)
-    }
-
     /// In the unit's digits, `+-` before half of the interval.
     pub(crate) fn text(self, unit: Unit) -> String {
         let (digits, sign) = match unit {
@@ -98,14 +93,6 @@ impl Difference {
         }
     }
 
-    /// The difference of counts of events, of which the first policy's runs must have enough in the mean.
-    pub(crate) fn of_events(ours: &[f64], theirs: &[f64]) -> Self {
-        match Self::of(ours, theirs) {
-            Self::Found(_) if mean(theirs) < FEWEST_EVENTS => Self::TooFew,
-            difference => difference,
-        }
-    }
-
     /// For a cell.
     pub(crate) fn text(self) -> String {
         match self {
@@ -150,16 +137,6 @@ mod tests {
             panic!("not found")
         };
         assert!((mean - 2.0).abs() < 0.01 && half < 0.3, "{mean} {half}");
-    }
-
-    #[test]
-    fn no_percents_are_given_of_a_few_events() {
-        let of_events = Difference::of_events;
-        assert_eq!(of_events(&[2.0, 2.0, 2.1], &[1.0, 1.0, 1.0]).text(), "too few");
-        assert_eq!(of_events(&[0.0, 0.0, 0.0], &[9.0, 10.0, 10.0]).json(), Value::Null);
-        assert_eq!(of_events(&[0.0, 0.0, 0.0], &[10.0, 10.0, 10.0]).text(), "-100.0 +-0.0 %");
-        assert_eq!(of_events(&[1.0, 1.0], &[1.0, 1.0]), Difference::Equal, "a fact, and no percents");
-        assert_eq!(of_events(&[1.0, 3.0], &[2.0, 2.0]), Difference::NotFound);
     }
 
     #[test]

@@ -8,8 +8,8 @@ use crate::published::claim::Claim;
 use crate::published::figure::{Figure, Verdict};
 use crate::published::tally::Tally;
 
-/// The columns, in order.
-const HEAD: [&str; 8] = ["quantity", "published", "ours", "error", "null", "band", "kind", "verdict"];
+/// The columns, in order; the report has more.
+const HEAD: [&str; 5] = ["quantity", "published", "ours", "error", "verdict"];
 
 /// Figures as an aligned table.
 pub(crate) fn figures(figures: &[Figure], style: Style) -> String {
@@ -18,14 +18,15 @@ pub(crate) fn figures(figures: &[Figure], style: Style) -> String {
     for figure in figures {
         table.add_row(cells(figure));
     }
-    align_right(&mut table, 1..6);
+    align_right(&mut table, 1..4);
     text(&table)
 }
 
-/// One line a result and one for all: what holds of each claim, and the errors beside those of the null models.
+/// One line a result and one for all: what holds of each claim, and the mean and median errors beside those of the null
+/// models.
 pub(crate) fn tallies(rows: &[(&str, Tally)]) -> String {
     let head: Vec<_> = ["in band"].into_iter().chain(Claim::ALL.map(Claim::word)).collect();
-    let head = [&head[..], &["rules", "known misses", "mean error, median", "of the null models", "figures"]].concat();
+    let head = [&head[..], &["rules", "known misses", "mean, median", "null models"]].concat();
     let cells = |(name, tally): &(&str, Tally)| {
         let held = tally.claims.iter().chain([&tally.rules]).map(number::held);
         let errors = tally.errors;
@@ -33,7 +34,6 @@ pub(crate) fn tallies(rows: &[(&str, Tally)]) -> String {
             tally.known_misses.to_string(),
             number::average_error(errors.ours, errors.figures),
             number::average_error(errors.null, errors.figures),
-            errors.figures.to_string(),
         ];
         [(*name).to_owned()].into_iter().chain(held).chain(ends).collect()
     };
@@ -41,10 +41,10 @@ pub(crate) fn tallies(rows: &[(&str, Tally)]) -> String {
 }
 
 fn cells(figure: &Figure) -> Vec<Cell> {
-    let number::FigureText { published, ours, error, null, band } = number::figure_text(figure);
+    let number::FigureText { published, ours, error, .. } = number::figure_text(figure);
     let name = format!("{} [{}]", figure.expected.quantity, figure.expected.unit);
     let verdict = coloured(Cell::new(figure.verdict().words()), figure.verdict());
-    let words = [name, published, ours, error, null, band, number::kind_word(figure).to_owned()];
+    let words = [name, published, ours, error];
     words.into_iter().map(Cell::new).chain([verdict]).collect()
 }
 
@@ -75,12 +75,12 @@ mod tests {
     }
 
     const PLAIN: &str = "\
-| quantity                         | published | ours |    error | null |         band | kind       | verdict         |
-|----------------------------------|-----------|------|----------|------|--------------|------------|-----------------|
-| time, pages 0, pcid [us]         |      1.22 | 1.22 |    0.0 % |    - |            - | calibrated | fitted          |
-| time, pages 0, nopcid [us]       |      1.33 | 1.33 |    0.0 % | 1.22 | 1.26 .. 1.40 | weak       | in band         |
-| time, pages 512, pcid [us]       |      1.80 | 2.90 |  +61.1 % | 1.22 | 1.53 .. 2.07 | strong     | changed: misses |
-| walks, pages 512, pcid [M walks] |        11 |   23 | +109.1 % |    0 |  5.5 .. 22.0 | weak       | known miss      |
+| quantity                         | published | ours |    error | verdict         |
+|----------------------------------|-----------|------|----------|-----------------|
+| time, pages 0, pcid [us]         |      1.22 | 1.22 |    0.0 % | fitted          |
+| time, pages 0, nopcid [us]       |      1.33 | 1.33 |    0.0 % | in band         |
+| time, pages 512, pcid [us]       |      1.80 | 2.90 |  +61.1 % | changed: misses |
+| walks, pages 512, pcid [M walks] |        11 |   23 | +109.1 % | known miss      |
 ";
 
     #[test]
@@ -109,10 +109,10 @@ mod tests {
         assert_eq!(
             text,
             "\
-| in band | strong |   weak | tautological |  rules | known misses | mean error, median | of the null models | figures |
-|---------|--------|--------|--------------|--------|--------------|--------------------|--------------------|---------|
-| pcid    | 0 of 1 | 1 of 2 |       0 of 0 | 0 of 0 |            1 |       56.7, 61.1 % |       46.8, 32.2 % |       3 |
-| none    | 0 of 0 | 0 of 0 |       0 of 0 | 0 of 0 |            0 |                  - |                  - |       0 |
+| in band | strong |   weak | tautological |  rules | known misses | mean, median |  null models |
+|---------|--------|--------|--------------|--------|--------------|--------------|--------------|
+| pcid    | 0 of 1 | 1 of 2 |       0 of 0 | 0 of 0 |            1 | 56.7, 61.1 % | 46.8, 32.2 % |
+| none    | 0 of 0 | 0 of 0 |       0 of 0 | 0 of 0 |            0 |            - |            - |
 "
         );
     }

@@ -1,4 +1,4 @@
-//! Runs: what a person typed or a plan holds ([`Point`]), and what it means ([`RunSpec`]), for which every name was
+//! Runs: what a person typed ([`Point`]), and what it means ([`RunSpec`]), for which every name was
 //! looked up and every file read, once.
 
 mod kernel;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use anyhow::{Context, Error, Result, anyhow, ensure};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::Value;
 use tlbkit::Policy;
 use tlbkit_machine::{MOST_CPUS, Machine, Noise};
@@ -45,9 +45,8 @@ impl From<NoiseWord> for Noise {
     }
 }
 
-/// A run as it is written down, in a plan and in each row.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// A run as it is written down in each row.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub(crate) struct Point {
     pub(crate) workload: String,
     pub(crate) machine: String,
@@ -86,11 +85,6 @@ impl Machines {
                 note!("tlbkit: {}", plain(&said.replace('\n', "\\n")));
             }
         }
-    }
-
-    /// Each with the name that was typed.
-    pub(crate) fn each(&self) -> impl Iterator<Item = (&str, &Machine)> {
-        self.0.iter().map(|(name, machine)| (name.as_str(), machine.as_ref()))
     }
 }
 

@@ -6,7 +6,6 @@ mod check;
 mod list;
 mod reproduce;
 mod run;
-mod sweep;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -27,10 +26,8 @@ pub(crate) struct Arguments {
 enum Verb {
     /// The published results beside ours, with the error of each, and a report with plots
     Reproduce(reproduce::ReproduceArguments),
-    /// One workload on one machine under several policies, side by side
+    /// One workload, or several, under several policies, side by side
     Run(run::RunArguments),
-    /// Many runs in shards: plan, run, merge
-    Sweep(sweep::SweepArguments),
     /// The protocol on a machine that may do all that x86-64 allows
     Check(check::CheckArguments),
     /// Machines, policies, workloads and experiments
@@ -43,7 +40,6 @@ pub(crate) fn execute(arguments: &Arguments) -> Result<Ending> {
     match &arguments.verb {
         Verb::Reproduce(arguments) => reproduce::execute(arguments, format),
         Verb::Run(arguments) => run::execute(arguments, format),
-        Verb::Sweep(arguments) => sweep::execute(arguments, format),
         Verb::Check(arguments) => check::execute(arguments, format),
         Verb::List(arguments) => list::execute(arguments, format),
     }

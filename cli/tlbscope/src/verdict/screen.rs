@@ -1,6 +1,7 @@
 //! The answer on one screen: a sentence, the causes that matter with what helps, and what to try.
 
 use serde_json::{Value, json};
+use tlbkit_output::fitting::wrapped;
 
 use super::account::Account;
 use super::cause::{Cause, Interval, LEAST_PCT, Verdict};
@@ -10,8 +11,7 @@ use crate::trace::NO_FLUSH;
 const CAUSES: usize = 5;
 /// Functions of a caller that are shown.
 const FUNCTIONS: usize = 3;
-/// Columns of the screen, and of what stands before a cause's words.
-const WIDTH: usize = 100;
+/// Columns of what stands before a cause's words.
 const INDENT: usize = 12;
 /// Characters of a function's name.
 const NAME_CHARS: usize = 40;
@@ -23,21 +23,6 @@ fn percents([low, high]: Interval) -> String {
         (low, high) if low == high => format!("{high} %"),
         (low, high) => format!("{low} to {high} %"),
     }
-}
-
-/// The text on lines of the screen's width, each but the first moved in by `indent`.
-fn wrapped(text: &str, indent: usize) -> String {
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        let line = lines.last_mut().expect("there is one");
-        if !line.is_empty() && line.chars().count() + word.chars().count() + indent >= WIDTH {
-            lines.push(word.to_owned());
-        } else {
-            *line += if line.is_empty() { "" } else { " " };
-            *line += word;
-        }
-    }
-    lines.join(&format!("\n{:indent$}", ""))
 }
 
 fn field(name: &str, text: &str) -> String {
@@ -222,9 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_keep_to_the_width_and_callers_to_the_program() {
-        let text = wrapped(&"word ".repeat(60), 10);
-        assert!(text.lines().count() > 3 && text.lines().all(|line| line.trim_end().len() <= WIDTH), "{text}");
+    fn callers_keep_to_the_program() {
         assert_eq!(functions("mprotect < flip < run < main < _start"), "flip < run < main");
         assert_eq!((functions("main"), functions("mprotect < libc.so.6+0x27")), ("main".into(), "mprotect".into()));
         assert_eq!(functions("service+0x10 < service+0x20"), "service+0x10 < service+0x20");

@@ -103,7 +103,7 @@ pub(crate) enum Reach {
 }
 
 /// Totals over all lines.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct LineCounters {
     /// Accesses answered by the CPU's own cache.
     pub hits: u64,

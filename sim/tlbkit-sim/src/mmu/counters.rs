@@ -2,10 +2,10 @@
 
 use std::ops::{AddAssign, Index};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Why entries went.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[repr(u8)]
 pub enum LossCause {

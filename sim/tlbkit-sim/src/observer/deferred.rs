@@ -10,7 +10,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tlbkit::PhysAddr;
 
 use super::freed::FreedFrames;
@@ -19,7 +19,7 @@ use super::freed::FreedFrames;
 const MOST_DEBTS: usize = 32;
 
 /// How many interrupts were needed by two later moments.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct LaterNeeds {
     /// Interrupts whose debts were followed: needed when they were sent, for a range of one space.
     pub followed: u64,

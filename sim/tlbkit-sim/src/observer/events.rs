@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::mem;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tlbkit::{Event, PhysAddr};
 
 use super::clairvoyant::{Operation, Owner, lost_by, lost_by_name};
@@ -14,7 +14,7 @@ use super::samples::{Sample, Samples};
 use crate::mmu::Mmu;
 
 /// Interrupts of all CPUs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct IpiCounters {
     /// Requests to other CPUs to answer, each target counted.
     pub sent: u64,
@@ -29,7 +29,7 @@ pub struct IpiCounters {
 }
 
 /// What the kernel counted.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct KernelCounters {
     /// System calls.
     pub syscalls: u64,

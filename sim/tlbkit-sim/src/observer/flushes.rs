@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Needed against done.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Needed {
     /// How many were sent or executed.
     pub done: u64,
@@ -21,7 +21,7 @@ impl Needed {
 }
 
 /// Counters of flushes and of what they hit.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct FlushCounters {
     /// Flush interrupts.
     pub interrupts: Needed,
@@ -56,7 +56,7 @@ pub struct FlushCounters {
 }
 
 /// Flushes of one size, with what their local halves cost: the table of the page-table-isolation measurement.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct FlushSize {
     /// Pages; none for everything.
     pub pages: Option<u32>,

@@ -1,10 +1,12 @@
 //! Where a CPU's cycles went: by cause, and by who was running.
 
-use serde::{Serialize, Serializer};
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// What cycles were spent on. First what every wake-up spends: with thousands of CPUs the lines of the host that their
 /// ledgers lie in count.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
     /// Nothing to do.
@@ -63,7 +65,7 @@ pub enum Class {
 }
 
 /// Cycles of one cause: its parts lie side by side, so that charging them touches one line of the host.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Spending {
     /// All cycles that were spent.
     pub cycles: u64,
@@ -80,6 +82,16 @@ pub struct Spent([Spending; Cause::ALL.len()]);
 impl Serialize for Spent {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(Cause::ALL.map(|cause| (cause, self.on(cause))))
+    }
+}
+
+impl<'a> Deserialize<'a> for Spent {
+    fn deserialize<D: Deserializer<'a>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut spent = Self::default();
+        for (cause, spending) in BTreeMap::<Cause, Spending>::deserialize(deserializer)? {
+            spent.0[cause as usize] = spending;
+        }
+        Ok(spent)
     }
 }
 
@@ -122,7 +134,7 @@ pub(crate) enum LineUse {
 }
 
 /// One CPU's account.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Ledger {
     /// While the idle thread ran.
     pub idle: Spent,

@@ -1,6 +1,9 @@
 //! What a run gives: its score and time, and what machine, kernel and protocol counted.
 
-use serde::{Serialize, Serializer};
+use std::collections::BTreeMap;
+
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use tlbkit::{CpuStats, Place, Reason};
 
 use super::Run;
@@ -12,7 +15,7 @@ use crate::multiprocessor::Multiprocessor;
 use crate::observer::{Cause, FlushCounters, FlushSize, IpiCounters, KernelCounters, LaterNeeds, Ledger, Sample};
 
 /// Translation counters of all CPUs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct TlbCounters {
     /// Accesses.
     pub accesses: u64,
@@ -27,7 +30,7 @@ pub struct TlbCounters {
     /// Walks for pages that a flush had taken.
     pub refills: u64,
     /// Second-level entries lost, in the order of [`mmu::LossCause::ALL`]; written out as a map by the causes' names.
-    #[serde(serialize_with = "by_cause")]
+    #[serde(serialize_with = "by_cause", deserialize_with = "of_causes")]
     pub lost: [u64; mmu::LossCause::ALL.len()],
     /// Second-level entries lost to flushes that did not name their page.
     pub collateral: u64,
@@ -37,11 +40,16 @@ fn by_cause<S: Serializer>(lost: &[u64; mmu::LossCause::ALL.len()], serializer: 
     serializer.collect_map(mmu::LossCause::ALL.into_iter().zip(lost))
 }
 
+fn of_causes<'a, D: Deserializer<'a>>(deserializer: D) -> Result<[u64; mmu::LossCause::ALL.len()], D::Error> {
+    let by_cause = BTreeMap::<mmu::LossCause, u64>::deserialize(deserializer)?;
+    Ok(mmu::LossCause::ALL.map(|cause| by_cause.get(&cause).copied().unwrap_or_default()))
+}
+
 /// What the protocol counted for one reason, all CPUs together.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ReasonCounts {
     /// The reason.
-    #[serde(serialize_with = "by_name")]
+    #[serde(serialize_with = "by_name", deserialize_with = "of_name")]
     pub reason: Reason,
     /// Flushes of user addresses on the CPU that asked.
     pub local: u64,
@@ -51,8 +59,19 @@ pub struct ReasonCounts {
     pub kernel: u64,
 }
 
-/// Writes a reason, whose crate knows nothing of serde, as its name in small letters: `remove_pte`.
+/// Writes a reason, whose crate knows nothing of serde, as its name.
 fn by_name<S: Serializer>(reason: &Reason, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&name_of(*reason))
+}
+
+fn of_name<'a, D: Deserializer<'a>>(deserializer: D) -> Result<Reason, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    let reason = Reason::ALL.into_iter().find(|&reason| name_of(reason) == name);
+    reason.ok_or_else(|| D::Error::custom(format!("no reason {name}")))
+}
+
+/// In small letters: `remove_pte`.
+fn name_of(reason: Reason) -> String {
     let mut name = String::new();
     for letter in format!("{reason:?}").chars() {
         if letter.is_uppercase() && !name.is_empty() {
@@ -60,7 +79,7 @@ fn by_name<S: Serializer>(reason: &Reason, serializer: S) -> Result<S::Ok, S::Er
         }
         name.push(letter.to_ascii_lowercase());
     }
-    serializer.serialize_str(&name)
+    name
 }
 
 /// The counts of each reason; none for a run that was not counted.
@@ -78,8 +97,8 @@ fn reasons(stats: &[CpuStats]) -> Vec<ReasonCounts> {
     Reason::ALL.map(counts).to_vec()
 }
 
-/// One run's result.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+/// One run's result. What is read again lacks the fields that are not written out.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct RunOutcome {
     /// What the workload counted.
     pub score: u64,

@@ -10,7 +10,7 @@
 //! not one to be shown. What was counted after the time of the run, while its tasks ended one after another, is left
 //! out.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::observer::Sample;
 use crate::statistics::{mean, sum_of_squares, variance_of_mean};
@@ -24,7 +24,7 @@ const BEYOND_CHANCE: f64 = 4.0;
 const LEAST_DRIFT: f64 = 0.01;
 
 /// What is known of the start of a run.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Start {
     /// It is over, and the rate after it is known.
@@ -38,7 +38,7 @@ pub enum Start {
 }
 
 /// The rate of a run after its start.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct SteadyRate {
     /// When the start was over, in cycles since the run began.
     pub start_cycles: u64,

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use tlbkit_output::fitting::fitting;
+use tlbkit_output::fitting::{SCREEN_WIDTH, fitting, wrapped};
 use tlbkit_output::stopping::Stopping;
 use tlbkit_output::svg::Plot;
 use tlbkit_output::terminal::{Ending, Format, progress_bar};
@@ -37,7 +37,7 @@ pub(crate) struct ReproduceArguments {
     /// All experiments: the five documents, and those that validate the simulator
     #[arg(long, conflicts_with = "ids")]
     all: bool,
-    /// Folder of the report: index.html, and a run of named experiments has a file by their names
+    /// Folder of the report: index.html, all.html with --all, and a file by their names for named experiments
     #[arg(long, default_value = FOLDER)]
     report: PathBuf,
     /// Write the picture of all predicted rates, validation.svg, and that of a turn with tags, pcid.svg, to this
@@ -59,11 +59,11 @@ impl ReproduceArguments {
         ["tlbkit reproduce"].into_iter().chain(all).collect::<Vec<_>>().join(" ")
     }
 
-    /// The report's file. A report of named experiments has a name of its own, so that it does not replace the whole
-    /// one.
+    /// The report's file. What was asked for is in its name, so that no report replaces one of something else.
     fn file(&self) -> PathBuf {
         let ids = self.ids();
-        self.report.join(if ids.is_empty() { "index.html".to_owned() } else { ids.join("-") + ".html" })
+        let name = if self.all { "all".to_owned() } else { ids.join("-") };
+        self.report.join(if name.is_empty() { "index.html".to_owned() } else { name + ".html" })
     }
 
     /// Says how far it came, and what would do the rest.
@@ -159,19 +159,21 @@ fn print(section: &Section, arguments: &ReproduceArguments, format: Format) {
     }
 }
 
-/// A document: the verdict, the claim, and the figures by which it is seen.
+/// A document: whether its claim holds, the claim, and the figures by which that is seen.
 fn print_claim(section: &Section, says: &str, rows: &[HeadlineRow]) {
     let verdict = rows.first().map(|row| row.outcome.words()).unwrap_or_default();
-    say!("{}: {verdict}  ({})", section.id, section.by);
-    say!("  {says}");
+    say!("{}", wrapped(&format!("{} {verdict}. {says} ({})", section.id, section.by), 2));
     for row in rows {
         let (text, unit) = (number::figure_text(&row.figure), &row.figure.expected.unit);
         let published = match row.figure.expected.published {
-            Some(_) => format!("published {} {unit}", text.published),
-            None => format!("in band {}", text.band),
+            Some(_) => format!("published {}", text.published),
+            None => format!("expected {}", text.band),
         };
-        let ours = format!("ours {} {unit}", text.ours);
-        say!("    {:<21} {published:<24} {ours:<29} {}", row.says, row.outcome.words());
+        let line = format!("  {:<21} {:<21} {published:<18} ", row.says, format!("{} {unit}", text.ours));
+        let below = format!(",\n{:1$}", "", line.len());
+        let words = row.outcome.words();
+        let words = if words.len() + line.len() > SCREEN_WIDTH { words.replacen(", ", &below, 1) } else { words };
+        say!("{line}{words}");
     }
     say!();
 }
@@ -180,10 +182,10 @@ fn print_section(section: &Section) {
     say!("{}: {}\n", section.id, section.title);
     say!("{}", fitting(&table::figures(&section.figures, table::Style::of_stdout())));
     for note in &section.notes {
-        say!("- {note}");
+        say!("{}", wrapped(&format!("- {note}"), 2));
     }
     for remark in misses(&section.figures) {
-        say!("- {remark}");
+        say!("{}", wrapped(&format!("- {remark}"), 2));
     }
     say!();
 }

@@ -1,5 +1,6 @@
 //! All that one `run` executes, and what has come out of it when it ends or is interrupted.
 
+use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,13 +11,14 @@ use tlbkit_output::stopping::Stopping;
 use tlbkit_output::terminal::progress_bar_saying;
 use tlbkit_sim::RunOutcome;
 
+use super::kept::Kept;
 use crate::compared::policies::PolicyOutcomes;
 use crate::spec::RunSpec;
 
-/// Runs: all seeds of the first policy, then of the next.
+/// Runs, setting by setting: in each all seeds of the first policy, then of the next.
 pub(super) struct Work {
     runs: Vec<RunSpec>,
-    /// Runs of each policy.
+    /// Runs of each policy in a setting.
     seeds: usize,
 }
 
@@ -24,68 +26,108 @@ pub(super) struct Work {
 pub(super) struct Finished {
     work: Arc<Work>,
     outcomes: Vec<Option<RunOutcome>>,
+    /// Those that were not kept from before.
+    pub(super) run_now: usize,
 }
 
 impl Work {
-    /// The work of `runs`, at least one, of which each policy has `seeds`.
+    /// The work of `runs`, at least one, of which each policy has `seeds` in each setting.
     pub(super) fn new(runs: Vec<RunSpec>, seeds: u16) -> Self {
         Self { runs, seeds: seeds.into() }
     }
 
-    /// Executes the work until it is done, or until somebody wants the command to end. All policies are run with the
-    /// first seed, then with the next, so that whatever is done can be compared.
-    pub(super) fn execute(self, stopping: &Stopping) -> Result<Finished> {
+    /// Executes the runs of a shard until they are done, or until somebody wants the command to end. What is kept is
+    /// not run again, and each new row is kept at once. All policies are run with the first seed, then with the next,
+    /// so that what is done when the command ends can be compared.
+    pub(super) fn execute(self, shard: Shard, kept: Option<&Kept>, stopping: &Stopping) -> Result<Finished> {
         let work = Arc::new(self);
-        let clocks = Clocks::new(work.runs.len(), work.runs[0].machine.system.frequency_mhz.value);
+        let mut outcomes = vec![None; work.runs.len()];
+        let mut left: Vec<_> = (shard.number - 1..work.runs.len()).step_by(shard.of).collect();
+        if let Some(kept) = kept {
+            for &run in &left {
+                outcomes[run] = kept.outcome(&work.runs[run])?;
+            }
+            left.retain(|&run| outcomes[run].is_none());
+        }
+        left.sort_by_key(|&run| run % work.seeds);
+        let jobs = left.len();
+        let clocks = Clocks::new(&work.runs);
         let shown = clocks.clone();
-        let bar = progress_bar_saying(work.runs.len(), move || shown.text());
-        let mut order: Vec<_> = (0..work.runs.len()).collect();
-        order.sort_by_key(|&run| run % work.seeds);
-        let mut outcomes: Vec<_> = work.runs.iter().map(|_| None).collect();
+        let bar = progress_bar_saying(jobs, move || shown.text());
         let doing = Arc::clone(&work);
         let job = move |place: usize| {
-            let run = order[place];
+            let run = left[place];
             let outcome = doing.runs[run].execute(Some(clocks.of(run)));
             clocks.note_end(run);
             Ok((run, outcome?))
         };
-        let ended = jobs::each(work.runs.len(), stopping, job, |_, (run, outcome)| {
+        let mut run_now = 0;
+        let ended = jobs::each(jobs, stopping, job, |_, (run, outcome)| {
+            kept.map_or(Ok(()), |kept| kept.keep(&work.runs[run], &outcome))?;
             outcomes[run] = Some(outcome);
+            run_now += 1;
             bar.inc(1);
             Ok(())
         });
         bar.finish_and_clear();
-        ended.map(|_| Finished { work, outcomes })
+        ended.map(|_| Finished { work, outcomes, run_now })
     }
 }
 
 impl Finished {
-    /// The first run.
-    pub(super) fn first(&self) -> &RunSpec {
-        &self.work.runs[0]
-    }
-
     /// A row for each run that was done.
     pub(super) fn rows(&self) -> Result<Vec<Value>> {
         let done = self.work.runs.iter().zip(&self.outcomes);
         done.filter_map(|(run, outcome)| Some(run.row(outcome.as_ref()?))).collect()
     }
 
-    /// How many runs were done, and of how many.
-    pub(super) fn count(&self) -> [usize; 2] {
-        [self.outcomes.iter().flatten().count(), self.outcomes.len()]
+    /// How many runs were done.
+    pub(super) fn done(&self) -> usize {
+        self.outcomes.iter().flatten().count()
     }
 
-    /// What was done, by policy.
-    pub(super) fn columns<'a>(&self, policies: &'a [String]) -> Vec<PolicyOutcomes<'a>> {
-        let seeds = self.work.seeds;
-        let of_policy = self.work.runs.chunks(seeds).zip(self.outcomes.chunks(seeds));
+    /// Each setting: its first run, and what was done, by policy.
+    pub(super) fn settings<'a>(&self, policies: &'a [String]) -> Vec<(&RunSpec, Vec<PolicyOutcomes<'a>>)> {
+        let (runs, seeds) = (policies.len() * self.work.seeds, self.work.seeds);
+        let settings = self.work.runs.chunks(runs).zip(self.outcomes.chunks(runs));
         let column = |(policy, (runs, outcomes)): (&'a String, (&[RunSpec], &[Option<RunOutcome>]))| {
             let done = runs.iter().zip(outcomes).filter_map(|(run, outcome)| Some((run.point.seed, outcome.clone()?)));
             let (seeds, outcomes) = done.unzip();
             PolicyOutcomes { policy, seeds, outcomes }
         };
-        policies.iter().zip(of_policy).map(column).collect()
+        let setting = |(runs, outcomes): (&'_ [RunSpec], &[Option<RunOutcome>])| {
+            policies.iter().zip(runs.chunks(seeds).zip(outcomes.chunks(seeds))).map(column).collect()
+        };
+        settings.map(|both| (&both.0[0], setting(both))).collect()
+    }
+}
+
+/// The `number`-th of `of` parts, from 1.
+#[derive(Clone, Copy)]
+pub(super) struct Shard {
+    number: usize,
+    of: usize,
+}
+
+impl FromStr for Shard {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let numbers = text.split_once('/').and_then(|(number, of)| Some((number.parse().ok()?, of.parse().ok()?)));
+        match numbers {
+            Some((number, of)) if 1 <= number && number <= of => Ok(Self { number, of }),
+            _ => Err("must be K/N with K from 1 to N".to_owned()),
+        }
+    }
+}
+
+impl Shard {
+    /// Everything.
+    pub(super) const WHOLE: Self = Self { number: 1, of: 1 };
+
+    /// How many of `runs` are in it.
+    pub(super) fn count(self, runs: usize) -> usize {
+        (self.number - 1..runs).step_by(self.of).len()
     }
 }
 
@@ -94,38 +136,36 @@ const ENDED: u64 = u64::MAX;
 /// More clocks than a line has room for.
 const MOST_SHOWN: usize = 4;
 
-/// How far each of several runs has come, for whoever waits for them.
+/// How far each of several runs has come.
 ///
-/// A clock for each run, in simulated cycles. Clones are the same clocks.
+/// A clock for each run, in simulated cycles, and the frequency of its machine. Clones are the same clocks.
 #[derive(Clone)]
-struct Clocks {
-    cycles: Arc<[AtomicU64]>,
-    frequency_mhz: f64,
-}
+struct Clocks(Arc<[(AtomicU64, f64)]>);
 
 impl Clocks {
-    /// Clocks for `runs` runs on a machine with this frequency.
-    fn new(runs: usize, frequency_mhz: f64) -> Self {
-        Self { cycles: (0..runs).map(|_| AtomicU64::new(0)).collect(), frequency_mhz }
+    /// A clock for each of `runs`.
+    fn new(runs: &[RunSpec]) -> Self {
+        Self(runs.iter().map(|run| (AtomicU64::new(0), run.machine.system.frequency_mhz.value)).collect())
     }
 
     /// The clock of one run.
     fn of(&self, run: usize) -> &AtomicU64 {
-        &self.cycles[run]
+        &self.0[run].0
     }
 
     /// The run has ended.
     fn note_end(&self, run: usize) {
         // Relaxed: the number is only shown, and orders nothing.
-        self.cycles[run].store(ENDED, Ordering::Relaxed);
+        self.of(run).store(ENDED, Ordering::Relaxed);
     }
 
     /// How far the runs have come that have begun and not ended.
     fn text(&self) -> String {
         // Relaxed: as above.
-        let clocks = self.cycles.iter().map(|clock| clock.load(Ordering::Relaxed));
-        let under_way: Vec<_> = clocks.filter(|&cycles| cycles != 0 && cycles != ENDED).collect();
-        let milliseconds = |cycles: &u64| format!("{:.1}", *cycles as f64 / self.frequency_mhz / 1e3);
+        let clocks = self.0.iter().map(|(clock, frequency_mhz)| (clock.load(Ordering::Relaxed), frequency_mhz));
+        let under_way: Vec<_> = clocks.filter(|&(cycles, _)| cycles != 0 && cycles != ENDED).collect();
+        let milliseconds =
+            |(cycles, frequency_mhz): &(u64, &f64)| format!("{:.1}", *cycles as f64 / *frequency_mhz / 1e3);
         let shown: Vec<_> = under_way.iter().take(MOST_SHOWN).map(milliseconds).collect();
         let more = if under_way.len() > MOST_SHOWN { ", ..." } else { "" };
         if shown.is_empty() { String::new() } else { format!("(simulated {}{more} ms)", shown.join(", ")) }
@@ -138,7 +178,7 @@ mod tests {
 
     #[test]
     fn only_runs_that_are_under_way_are_shown() {
-        let clocks = Clocks::new(7, 2000.0);
+        let clocks = Clocks((0..7).map(|_| (AtomicU64::new(0), 2000.0)).collect());
         assert_eq!(clocks.text(), "");
         clocks.of(1).store(3_000_000, Ordering::Relaxed);
         clocks.of(2).store(20_100_000, Ordering::Relaxed);
