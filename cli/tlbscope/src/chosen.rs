@@ -6,7 +6,7 @@ use anyhow::{Result, bail, ensure};
 use clap::Args;
 use tlbkit_trace::{Event, Family};
 
-/// Names of a trace that are shown to whoever names none of them.
+/// Names of a trace that are shown where none of them is named.
 const NAMES_SHOWN: usize = 20;
 
 /// The processes and threads of a trace that are asked about; all of them if none is named.
@@ -38,6 +38,14 @@ impl ChosenArguments {
             ensure!(!process.is_empty(), "--process: want a name or a number");
         }
         Ok(())
+    }
+
+    /// Whom it is about, in words; none if it is about everybody.
+    pub(crate) fn words(&self) -> Option<String> {
+        let process = self.process.as_ref().map(|process| format!("process {process}"));
+        let thread = self.thread.map(|tid| format!("thread {tid}"));
+        let words: Vec<_> = [process, thread].into_iter().flatten().collect();
+        (!words.is_empty()).then(|| words.join(", "))
     }
 
     /// Whether anybody is named.
@@ -107,16 +115,6 @@ impl Chosen {
         self.family.as_ref().map_or_else(|| self.arguments.is_process(pid, name), |family| family.has(pid))
     }
 
-    /// Whether a thread of such a process is meant.
-    pub(crate) fn is_thread(&self, pid: i32, name: &str, tid: i32) -> bool {
-        self.is_process(pid, name) && self.thread().is_none_or(|wanted| wanted == tid)
-    }
-
-    /// Whether it must be told who started whom.
-    pub(crate) fn wants_events(&self) -> bool {
-        self.family.is_some()
-    }
-
     /// The one thread that is meant, if it is one.
     pub(crate) fn thread(&self) -> Option<i32> {
         self.arguments.thread
@@ -124,12 +122,8 @@ impl Chosen {
 
     /// Whom it is about, in words; none if it is about everybody.
     pub(crate) fn words(&self) -> Option<String> {
-        let ChosenArguments { process, thread } = &self.arguments;
-        let process = process.as_ref().map(|process| format!("process {process}"));
-        let thread = thread.map(|tid| format!("thread {tid}"));
         let family = self.family.as_ref().map(|_| "the command and what it started".to_owned());
-        let words: Vec<_> = [process, thread, family].into_iter().flatten().collect();
-        (!words.is_empty()).then(|| words.join(", "))
+        self.arguments.words().or(family)
     }
 }
 
@@ -153,7 +147,7 @@ mod tests {
             chosen.check_found([(7, "sh"), (8, "cc1"), (9, "cc1"), (6, "kworker/0:1")].map(known).into_iter())
         };
         assert!(found("cc1").is_ok() && found("7").is_ok());
-        assert!(found("kworker/0:1").is_ok(), "whoever asks for it gets it");
+        assert!(found("kworker/0:1").is_ok(), "one who asks for it gets it");
         let message = found("cc").unwrap_err().to_string();
         assert_eq!(message, "--process cc: no such process in the trace, which has cc1, sh");
         let many: Vec<String> = (0..25).map(|n| format!("p{n:02}")).collect();

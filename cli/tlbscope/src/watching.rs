@@ -33,11 +33,6 @@ pub(crate) struct WatchArguments {
 }
 
 impl WatchArguments {
-    /// To watch this command to its end.
-    pub(crate) fn of_command(command: &[OsString]) -> Self {
-        Self { pid: None, all_cpus: false, duration: None, command: command.to_vec() }
-    }
-
     /// To watch a command, or all CPUs if none is given.
     pub(crate) fn of_command_or_all(command: &[OsString], duration: Option<f64>) -> Self {
         Self { pid: None, all_cpus: command.is_empty(), duration, command: command.to_vec() }

@@ -34,6 +34,6 @@ fn every_command_of_the_readme_works() {
 fn only_what_this_host_does_not_allow_is_excused() {
     assert!(is_excused("tlbscope record -o load.tlbtrace -- ls", "tlbscope: no program perf; run: this"));
     assert!(!is_excused("tlbscope record --stack", "error: unexpected argument '--stack' found"));
-    assert!(is_excused("tlbscope tune load.tlbtrace", "tlbscope: load.tlbtrace: no such file or directory"));
-    assert!(!is_excused("tlbscope tune load.tlbtrace", "tlbscope: load.tlbtrace: no trace"));
+    assert!(is_excused("tlbscope explain load.tlbtrace", "tlbscope: load.tlbtrace: no such file or directory"));
+    assert!(!is_excused("tlbscope explain load.tlbtrace", "tlbscope: load.tlbtrace: no trace"));
 }

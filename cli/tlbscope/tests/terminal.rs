@@ -76,7 +76,7 @@ fn a_picture_follows_the_window_and_ctrl_c_leaves_the_summary_alone() {
 
 #[test]
 fn help_fits_a_terminal_and_keeps_its_examples_whole() {
-    for verb in ["doctor", "top", "record", "explain", "replay", "tune", "try", "calibrate"] {
+    for verb in ["doctor", "top", "record", "explain", "replay", "try", "calibrate"] {
         seat::assert_help_fits(env!("CARGO_BIN_EXE_tlbscope"), "tlbscope", verb);
     }
 }

@@ -58,7 +58,7 @@ pub fn examine(root: &Path, events: &[&str]) -> Vec<Finding> {
     findings
 }
 
-const RECORD: &str = "record, top, tune --try";
+const RECORD: &str = "record, top, explain";
 
 const MOUNT_PROC: &str = "sudo mount -t proc none /proc   # or --root with the folder that has it";
 
@@ -172,7 +172,7 @@ fn interrupts(root: &Path) -> Finding {
 /// Whether a setting of the kernel below `root` can be tried. One that this kernel has not is worth a note.
 #[must_use]
 pub fn examine_knob(root: &Path, knob: &Knob) -> Finding {
-    let (what, needed_for, file) = (knob.name, "try, tune --try", knob.file(root));
+    let (what, needed_for, file) = (knob.name, "try", knob.file(root));
     let name = file.display();
     let error = match fs::read_to_string(&file).and_then(|_| OpenOptions::new().write(true).open(&file)) {
         Ok(_) => return Finding::fine(what, needed_for, format!("{name} can be written")),
@@ -211,7 +211,7 @@ fn journal(root: &Path) -> Option<Finding> {
 }
 
 fn machine() -> Finding {
-    let (what, needed_for) = ("machine", "replay, tune");
+    let (what, needed_for) = ("machine", "replay");
     let host = match Host::ask() {
         Ok(host) => host,
         Err(error) => return Finding::lacking(what, needed_for, error.to_string(), Some(MOUNT_PROC)),

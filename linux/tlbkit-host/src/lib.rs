@@ -9,13 +9,11 @@
 //! hosts are shared and virtual: [`Sample::is_noisy`] and [`Disturbance`] say when a figure means little.
 //!
 //! Apart from that, [`recorder`] has `perf` record what the kernel says about its flushes, and [`trial`] runs a command
-//! with and without a change, in turn; [`Allocator`] says whose settings concern a program,
-//! and [`examination`] what of all this the machine allows.
+//! with and without a change, in turn; [`examination`] says what of all this the machine allows.
 //!
 //! `unsafe` stands in `sys` alone, which maps memory and starts processes; all that measures is checked by the
 //! compiler.
 
-mod allocator;
 pub mod collateral;
 mod disturbance;
 mod error;
@@ -35,7 +33,6 @@ mod ticks;
 pub mod translation;
 pub mod trial;
 
-pub use allocator::Allocator;
 pub use disturbance::Disturbance;
 pub use error::{Error, Result, said_of};
 pub use host::{Host, MeasuringPlace};

@@ -62,21 +62,6 @@ pub enum CostItem {
     /// A page walk for an entry that a flush dropped. Its price begins at 0, as the program may never use the page
     /// again.
     Walk,
-    /// A page fault that brings a new page of anonymous memory: entry, allocation, zeroing, and the change of the
-    /// tables.
-    Fault,
-    /// A page fault that brings a new huge page of 2 MiB.
-    HugeFault,
-    /// A page fault that maps a page which exists, such as one of a file, or that copies one or changes rights.
-    OtherFault,
-    /// A system call that takes pages away, without its flush and without what it does for each page.
-    Call,
-    /// The unmapping and freeing of one page in such a call.
-    GiveBack,
-    /// The marking of one page, which the kernel may take later when memory is short.
-    LazyFree,
-    /// The next write to a page that was only marked. It is no fault, but the processor sets the entry's dirty bit.
-    LazyStore,
 }
 
 /// A part of a bill: the work that cycles were spent on.
@@ -97,15 +82,11 @@ pub enum CostPart {
     Answering,
     /// Walking for entries again that were flushed.
     Refilling,
-    /// Handling page faults.
-    Faulting,
-    /// Executing system calls that take pages away.
-    Calling,
 }
 
 impl CostPart {
     /// All parts.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 7] = [
         Self::Switching,
         Self::Crossing,
         Self::Flushing,
@@ -113,11 +94,7 @@ impl CostPart {
         Self::Waiting,
         Self::Answering,
         Self::Refilling,
-        Self::Faulting,
-        Self::Calling,
     ];
-    /// The parts that flushes and switches have, on which a policy decides.
-    pub const OF_FLUSHES: [Self; 7] = *Self::ALL.first_chunk().expect("the first of all parts");
 
     /// A short name for tables.
     #[must_use]
@@ -130,14 +107,12 @@ impl CostPart {
             Self::Waiting => "waiting for answers",
             Self::Answering => "answering",
             Self::Refilling => "refilling",
-            Self::Faulting => "faults",
-            Self::Calling => "calls that take pages",
         }
     }
 }
 
 /// How many kinds of [`CostItem`] there are.
-pub(crate) const ITEMS: usize = 16;
+pub(crate) const ITEMS: usize = 9;
 /// A count of each item, by its discriminant.
 pub(crate) type Counts = [u64; ITEMS];
 
@@ -178,12 +153,6 @@ impl Bill {
     #[must_use]
     pub fn cost(&self, part: CostPart, prices: &Prices) -> Estimate {
         self.0[part as usize].iter().zip(prices.0).map(|(&count, price)| price.times(count as f64)).sum()
-    }
-
-    /// What flushes and switches cost, in cycles, without faults and system calls.
-    #[must_use]
-    pub fn of_flushes(&self, prices: &Prices) -> Estimate {
-        CostPart::OF_FLUSHES.into_iter().map(|part| self.cost(part, prices)).sum()
     }
 
     /// What all parts cost, in cycles.

@@ -1,6 +1,6 @@
 //! Runs what a Linux machine did through the protocol again, under other policies.
 //!
-//! A trace does not name address spaces and, flushes aside, says only what programs asked for. [`read`] deduces from
+//! A trace does not name address spaces and, flushes aside, says only what programs asked for. [`Recording::read`] deduces from
 //! that what a kernel had to do ([`Op`]): run a space, go idle, revoke translations. [`replay`] does this with the real
 //! protocol, in the order of the trace, on a machine without time of its own, and counts what happens. [`agreement`]
 //! compares the counts of a replay under the preset of the recording kernel with what that kernel recorded itself. This
@@ -15,18 +15,15 @@ mod agreement;
 mod bill;
 mod deduce;
 mod machine;
-mod memory;
 mod op;
 mod prices;
 mod recording;
-mod stored;
 mod tally;
 
 pub use agreement::{Agreement, ComparedCount, agreement};
 pub use bill::{Bill, CostItem, CostPart, Estimate, Prices};
-pub use deduce::{Coverage, Deduced, Held, Paging, Process, Resident};
-pub use machine::{Run, Spared, alike, replay, replay_each, replay_sparing};
-pub use op::{Caller, Cause, Extent, Fault, Op, OpKind, Party, Pattern, Space, Taken};
-pub use recording::{Recording, read, read_about, read_both};
-pub use stored::Ops;
+pub use deduce::{Coverage, Deduced, Held, Process, Resident};
+pub use machine::replay;
+pub use op::{Caller, Cause, Extent, Op, OpKind, Party, Pattern, Space, Taken};
+pub use recording::Recording;
 pub use tally::{Bounds, CallerCost, Tally};

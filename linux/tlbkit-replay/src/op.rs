@@ -45,11 +45,6 @@ pub enum OpKind {
     Touch {
         /// Number of the base page: its address divided by 4,096.
         page: u64,
-        /// What the kernel had to do for the fault.
-        fault: Fault,
-        /// The kind of the revocation without which the page would have been present; none if there was no such
-        /// revocation.
-        because: Option<Pattern>,
     },
     /// A thread entered the kernel by a system call. What the call takes away comes as operations of its own.
     Call,
@@ -72,17 +67,6 @@ pub enum OpKind {
     },
 }
 
-/// What the kernel has to do for a fault.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Fault {
-    /// It takes a new page of anonymous memory and fills it with zeros.
-    New,
-    /// It takes a new huge page of 2 MiB and fills it with zeros.
-    Huge,
-    /// It maps a page that exists, or copies one.
-    Other,
-}
-
 /// Translations that were taken away.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Taken {
@@ -97,8 +81,6 @@ pub struct Taken {
     /// Whether the kernel asked a CPU that ran something else, which then left the CPU set of the space. Linux does so
     /// once a second, and to a CPU that is being switched.
     pub trims: bool,
-    /// Number of base pages that were freed with them, or marked so that the kernel may take them when memory is short.
-    pub freed: u64,
 }
 
 impl Taken {
@@ -108,7 +90,7 @@ impl Taken {
     /// The translations of `pages` base pages from the one with the number `page` on, without page tables.
     #[must_use]
     pub const fn pages(page: u64, pages: u64, stride: Stride) -> Self {
-        Self { page, pages, stride, frees_tables: false, trims: false, freed: 0 }
+        Self { page, pages, stride, frees_tables: false, trims: false }
     }
 
     /// Whether all translations of the space were taken away.
@@ -134,17 +116,6 @@ impl Op {
     pub const fn caller(&self) -> Caller {
         Caller { comm: self.comm, party: self.party, pattern: self.pattern() }
     }
-
-    /// The caller whose revocation led to this fault. None if the operation is no fault, or no revocation led to it.
-    #[must_use]
-    pub const fn because(&self) -> Option<Caller> {
-        match self.kind {
-            OpKind::Touch { because: Some(pattern), .. } => {
-                Some(Caller { comm: self.comm, party: self.party, pattern: Some(pattern) })
-            }
-            _ => None,
-        }
-    }
 }
 
 /// What asked for a revocation.
@@ -154,43 +125,21 @@ pub enum Cause {
     Call(Syscall),
     /// An `madvise` that gives pages back at once.
     DontNeed,
-    /// An `madvise` that gives pages back at once, of memory that was reserved as glibc reserves the arenas of malloc.
-    ArenaDontNeed,
     /// An `madvise` that lets the kernel take pages when memory is short.
     Free,
     /// A write to a page that was shared, so that the page was copied.
     CopyOnWrite,
-    /// A `munmap` of a file or of shared memory, which no allocator of memory uses.
-    FileMunmap,
-    /// An `madvise` that gives pages of a file or of shared memory back at once.
-    FileDontNeed,
 }
 
 impl Cause {
-    /// Whether it is a system call by which a program gives memory back.
-    #[must_use]
-    pub const fn gives_back(self) -> bool {
-        matches!(self, Self::FileMunmap | Self::FileDontNeed | Self::Call(Syscall::Madvise))
-            || self.may_be_an_allocators()
-    }
-
-    /// Whether it is a system call by which an allocator of memory may have given memory back.
-    #[must_use]
-    pub const fn may_be_an_allocators(self) -> bool {
-        matches!(self, Self::DontNeed | Self::ArenaDontNeed | Self::Free | Self::Call(Syscall::Brk | Syscall::Munmap))
-    }
-
     /// A short name for tables.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
             Self::Call(call) => call.label(),
             Self::DontNeed => "madvise DONTNEED",
-            Self::ArenaDontNeed => "madvise DONTNEED in an arena",
             Self::Free => "madvise FREE",
             Self::CopyOnWrite => "copy on write",
-            Self::FileMunmap => "munmap of a file or shared memory",
-            Self::FileDontNeed => "madvise of a file or shared memory",
         }
     }
 }

@@ -18,8 +18,8 @@
 //!
 //! By file: `abi.rs` (Linux's own numbers), `event.rs` and `names.rs` (the model), `tracepoint.rs` (the catalogue,
 //! where all forms meet), `perf/`, `script.rs` and `compact/` (the forms), `open.rs` (which form a file has),
-//! `summary/` (counts and histograms), `family.rs` (who started whom), `limits.rs` (what is assumed of threads),
-//! `blame/` (who flushes, why, and whom it interrupts), `perfetto.rs` (a picture of a window).
+//! `summary/` (counts and histograms), `family.rs` (who started whom), `blame/` (who flushes, why, and whom it
+//! interrupts).
 #![forbid(unsafe_code)]
 
 pub mod abi;
@@ -32,7 +32,6 @@ mod names;
 mod open;
 mod order;
 mod perf;
-mod perfetto;
 mod script;
 mod source;
 pub mod summary;
@@ -47,7 +46,6 @@ pub use family::Family;
 pub use names::{Code, Name, Names, StackId};
 pub use open::{open, open_pipe};
 pub use perf::PerfReader;
-pub use perfetto::PerfettoWriter;
 pub use script::ScriptReader;
 pub use source::Source;
 pub use summary::Summary;

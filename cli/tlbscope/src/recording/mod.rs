@@ -1,4 +1,4 @@
-//! A recording as a file: what `record` and `tune --try` have in common.
+//! A recording as a file: what `record` and `explain --live` have in common.
 
 mod gaps;
 
@@ -174,7 +174,7 @@ pub(crate) enum End {
 }
 
 impl End {
-    /// Why it ended, for whoever waits for the command, when perf had written so many bytes.
+    /// Why it ended, for one who waits for the command, when perf had written so many bytes.
     fn words(self, bytes: u64) -> String {
         match self {
             Self::WithSubject => "the recording has ended".to_owned(),

@@ -10,7 +10,7 @@ use tlbkit_output::say;
 use tlbkit_output::terminal::{Ending, Format};
 use tlbkit_trace::EVENTS;
 
-use crate::trial::check_root;
+use crate::machine::check_root;
 
 /// Which machine to look at.
 #[derive(Args)]

@@ -7,7 +7,6 @@ mod record;
 mod replay;
 mod top;
 mod trying;
-mod tune;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -33,12 +32,9 @@ enum Verb {
     /// This machine's flushes and what caused them, into a file
     Record(record::RecordArguments),
     /// What the TLB and what feeds it cost a program, why, and what to do: from a recording, or live
-    #[command(alias = "blame")]
     Explain(explain::ExplainArguments),
     /// A recorded machine under other policies, beside what its own kernel counted
     Replay(replay::ReplayArguments),
-    /// What to set on a recorded machine, and whether it is worth it
-    Tune(tune::TuneArguments),
     /// A command with and without a change, in turn, and whether the change is worth it
     Try(trying::TryArguments),
     /// What this host costs, as a machine file
@@ -54,7 +50,6 @@ pub(crate) fn execute(arguments: &Arguments) -> Result<Ending> {
         Verb::Record(arguments) => record::execute(arguments, format),
         Verb::Explain(arguments) => explain::execute(arguments, format),
         Verb::Replay(arguments) => replay::execute(arguments, format),
-        Verb::Tune(arguments) => tune::execute(arguments, format),
         Verb::Try(arguments) => trying::execute(arguments, format),
         Verb::Calibrate(arguments) => calibrate::execute(arguments, format),
     }

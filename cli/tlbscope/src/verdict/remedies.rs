@@ -20,8 +20,10 @@ pub(crate) struct Remedy {
     pub(super) place: Place,
     pub(super) fix: String,
     /// What `tlbscope try` takes.
-    #[serde(rename = "try")]
-    pub(super) trial: Option<String>,
+    #[serde(rename = "try", default)]
+    pub(super) trial: Vec<String>,
+    /// The program of ours on which it was tried.
+    pub(super) program: Option<String>,
     /// Which part of the cost goes, least and most.
     pub(super) saves: [f64; 2],
     pub(super) cost: Option<String>,
@@ -58,6 +60,12 @@ static ALL: LazyLock<Vec<Remedy>> = LazyLock::new(|| {
 });
 
 impl Remedy {
+    /// What to type after `tlbscope try`; none if nothing can be tried without a change of the source.
+    pub(super) fn trial(&self) -> Option<String> {
+        let quoted = |change: &String| if change.contains(' ') { format!("'{change}'") } else { change.clone() };
+        (!self.trial.is_empty()).then(|| self.trial.iter().map(quoted).collect::<Vec<_>>().join(" "))
+    }
+
     /// The first remedy that fits.
     pub(super) fn of(why: &str, memory: &str, caller: Option<&str>, counts: &Counts) -> &'static Self {
         let fits = |remedy: &&Self| remedy.fits(why, memory, caller, counts);
@@ -85,14 +93,13 @@ mod tests {
     #[test]
     fn each_row_can_be_read_tried_and_believed() {
         for remedy in &*ALL {
-            if let Some(trial) = &remedy.trial {
-                assert!(trial.parse::<Change>().is_ok(), "{trial}");
-            }
+            let mut trial = remedy.trial.iter();
+            assert!(trial.all(|change| change.parse::<Change>().is_ok()), "{:?}", remedy.trial);
             let [least, most] = remedy.saves;
             assert!(0.0 <= least && least <= most && most <= 1.0, "{}", remedy.fix);
             assert!(
                 remedy.place != Place::Setting
-                    || remedy.trial.is_some()
+                    || !remedy.trial.is_empty()
                     || remedy.fix.contains("memory")
                     || remedy.fix.contains("pages"),
                 "{}",

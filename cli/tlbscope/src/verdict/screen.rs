@@ -98,7 +98,8 @@ fn one(number: usize, cause: &Cause<'_>, verdict: &Verdict<'_>) -> String {
         let more = if more == 0 { String::new() } else { format!(", and {more} more places") };
         text += &field("by", &(functions(caller) + &more));
     }
-    text += &field("fix", &format!("{}: {}", remedy.place.label(), remedy.fix));
+    let untried = if remedy.program.is_none() { " (no program of ours has tried this)" } else { "" };
+    text += &field("fix", &format!("{}: {}{untried}", remedy.place.label(), remedy.fix));
     let scope = remedy.scope.as_ref().map(|scope| format!("; concerns {scope}")).unwrap_or_default();
     let cost = remedy.cost.as_ref().map(|cost| format!("; {cost}")).unwrap_or_default();
     let gain = match cause.gain_pct {
@@ -170,9 +171,9 @@ fn next_step(account: &Account, verdict: &Verdict<'_>, shown: &[&Cause<'_>]) -> 
         return "Look elsewhere: perf top, or perf trace -s -- COMMAND for its system calls.".to_owned();
     }
     let trials = shown.iter().filter(|cause| cause.gain_pct[1] >= LEAST_PCT);
-    let trial = trials.clone().find_map(|cause| cause.remedy.trial.as_ref());
+    let trial = trials.clone().find_map(|cause| cause.remedy.trial());
     match (shown.first().map(|cause| cause.remedy), trial) {
-        (Some(first), Some(trial)) if first.trial.as_ref() == Some(trial) => {
+        (Some(first), Some(trial)) if first.trial().as_ref() == Some(&trial) => {
             format!("Try it: tlbscope try {trial} -- COMMAND")
         }
         (_, Some(trial)) => {
@@ -195,7 +196,7 @@ pub(super) fn json(verdict: &Verdict<'_>) -> Vec<Value> {
             "kind": "cause", "cause": cause.label, "low_pct": cause.share_pct[0], "high_pct": cause.share_pct[1],
             "calls": cause.counts.calls, "flushes": cause.counts.flushes, "faults": cause.counts.faults,
             "callers": cause.callers, "where": cause.remedy.place.label(), "fix": cause.remedy.fix,
-            "try": cause.remedy.trial, "gain_low_pct": cause.gain_pct[0], "gain_high_pct": cause.gain_pct[1],
+            "try": cause.remedy.trial, "tried_on": cause.remedy.program, "gain_low_pct": cause.gain_pct[0], "gain_high_pct": cause.gain_pct[1],
             "sureness": cause.sureness().label(),
         })
     };

@@ -1,24 +1,12 @@
 //! What each system call takes away when it succeeds.
 
-use super::pages::{Backing, Pages};
-use super::state::{Deducer, Paging, Recorded, USER_END, taken};
-use crate::op::{Cause, Extent, Pattern, Space, Taken};
+use super::pages::Backing;
+use super::state::{Deducer, Recorded, USER_END, taken};
+use crate::op::{Cause, Space, Taken};
 use std::ops::Range;
 use tlbkit::Stride;
-use tlbkit_trace::abi::{
-    Advice, CLONE_VM, MAP_ANONYMOUS, MAP_FIXED, MAP_SHARED, MAP_STACK, PROT_EXEC, PROT_WRITE, is_error,
-};
+use tlbkit_trace::abi::{Advice, CLONE_VM, MAP_ANONYMOUS, MAP_FIXED, MAP_SHARED, PROT_EXEC, PROT_WRITE, is_error};
 use tlbkit_trace::{Event, Syscall};
-
-/// The largest flush, in pages, for which Linux records how many pages it had.
-const CEILING_PAGES: u64 = 33;
-
-/// Notes that the pages `gone` were given back by the revocations `taken`, and may be used again at the same addresses.
-fn mark(pages: &mut Pages, taken: &mut [Taken], gone: Vec<u64>, cause: Cause) {
-    let Some(last) = taken.last_mut() else { return };
-    last.freed = gone.len() as u64;
-    pages.gave_back(gone, Pattern { cause, extent: Extent::of(last.pages) });
-}
 
 /// The numbers of the pages of `bytes` bytes from `start`, without those beyond the addresses of programs.
 fn pages(start: u64, bytes: u64) -> Range<u64> {
@@ -61,52 +49,25 @@ impl Deducer {
         if let Some(told) = self.recorded_revocations(space, range) {
             return told;
         }
-        let pages = &self.pages[space.0 as usize];
-        let taken = |span: Range<u64>| {
-            let region = (self.paging == Paging::Huge).then(|| pages.huge(&span)).flatten();
-            let Some(region) = region else { return taken(&span, Stride::Page4K) };
-            // A huge page that reaches beyond the range was split before.
-            let inside = region.start.max(range.start)..region.end.min(range.end);
-            taken(&inside, if inside == region { Stride::Page2M } else { Stride::Page4K })
-        };
-        pages.zapped(range).into_iter().map(taken).collect()
+        let spans = self.pages[space.0 as usize].zapped(range);
+        spans.iter().map(|span| taken(span, Stride::Page4K)).collect()
     }
 
     fn madvise(&mut self, event: &Event, space: Space, range: &Range<u64>, advice: Advice) {
         if range.is_empty() {
             return;
         }
-        let pages = &self.pages[space.0 as usize];
         let cause = match advice {
-            Advice::Remove => Cause::FileDontNeed,
-            Advice::DontNeed if pages.is_of_file(range.start) => Cause::FileDontNeed,
-            Advice::DontNeed if pages.is_in_arena(range.start) => Cause::ArenaDontNeed,
             Advice::DontNeed => Cause::DontNeed,
             Advice::Free => Cause::Free,
-            Advice::Guard => Cause::Call(Syscall::Madvise),
+            Advice::Remove | Advice::Guard => Cause::Call(Syscall::Madvise),
             Advice::Other => return,
         };
-        let mut taken = self.zapped(space, range);
+        let taken = self.zapped(space, range);
         if advice != Advice::Free {
-            let told = self.unknown(space, range, &taken);
-            let pages = &mut self.pages[space.0 as usize];
-            let mut gone = pages.discard(&mut self.frames, range);
-            gone.extend(told);
-            mark(pages, &mut taken, gone, cause);
-        } else if let Some(last) = taken.last_mut() {
-            last.freed = self.pages[space.0 as usize].count_own(range);
+            self.pages[space.0 as usize].discard(&mut self.frames, range);
         }
         self.revoke(event, space, cause, taken);
-    }
-
-    /// The pages in `range` that were mapped before the trace and that the recording kernel flushed one by one. Of
-    /// larger flushes it is not known how many pages were present.
-    fn unknown(&self, space: Space, range: &Range<u64>, taken: &[Taken]) -> Vec<u64> {
-        if self.pages[space.0 as usize].is_known(range) {
-            return Vec::new();
-        }
-        let is_counted = |taken: &&Taken| taken.pages <= CEILING_PAGES;
-        taken.iter().filter(is_counted).flat_map(|taken| taken.page..taken.page + taken.pages).collect()
     }
 
     fn mmap(&mut self, event: &Event, space: Space, args: [u64; 5], at: u64) {
@@ -114,12 +75,9 @@ impl Deducer {
         if args[3] & MAP_FIXED != 0 {
             self.unmap(event, space, Syscall::Mmap, &range);
         }
-        if args[3] & MAP_STACK != 0 {
-            self.pages[space.0 as usize].never_huge(&range);
-        }
         let is_reserved = args[2] == 0 && args[3] & MAP_ANONYMOUS != 0 && args[3] & MAP_SHARED == 0;
         if is_reserved {
-            return self.pages[space.0 as usize].reserve(range);
+            return self.pages[space.0 as usize].map(range, Backing::Reserved);
         }
         let backing = match args[3] {
             flags if flags & MAP_SHARED != 0 => Backing::Shared,
@@ -161,24 +119,11 @@ impl Deducer {
         }
         let mut zapped = self.zapped(space, range);
         let pages = &mut self.pages[space.0 as usize];
-        let is_of_file = call == Syscall::Munmap && pages.is_of_file(range.start);
-        let cause = if is_of_file { Cause::FileMunmap } else { Cause::Call(call) };
-        let own = pages.count_own(range);
-        // A heap that has shrunk grows again at the same addresses.
-        let gone = if call == Syscall::Brk { pages.present(range) } else { Vec::new() };
         let frees_tables = pages.unmap(&mut self.frames, range);
-        if call == Syscall::Brk {
-            mark(pages, &mut zapped, gone, cause);
-        } else if let Some(last) = zapped.last_mut() {
-            last.freed = own;
-            if cause == Cause::Call(Syscall::Munmap) {
-                pages.unmapped(own, Pattern { cause, extent: Extent::of(last.pages) });
-            }
-        }
         if let Some(last) = zapped.last_mut() {
             last.frees_tables = frees_tables;
         }
-        self.revoke(event, space, cause, zapped);
+        self.revoke(event, space, Cause::Call(call), zapped);
     }
 
     fn brk(&mut self, event: &Event, space: Space, end: u64) {

@@ -21,29 +21,17 @@ mod people;
 mod record;
 mod state;
 
-use crate::op::{Cause, Fault, OpKind, Space, Taken};
+use crate::op::{Cause, OpKind, Space, Taken};
 pub use older::{Held, Resident};
 use pages::Pages;
 pub(crate) use people::People;
 pub use people::{Coverage, Process};
+pub use state::Deduced;
 pub(crate) use state::Deducer;
-pub use state::{Deduced, Paging};
 use state::{Recorded, STACK_PAGE, Thread, USER_END};
-use std::io;
 use tlbkit::Stride;
 use tlbkit_trace::abi::{CLONE_VM, FAULT_WRITE};
 use tlbkit_trace::{Event, EventKind, FlushReason, Name, Syscall};
-
-impl Paging {
-    /// What the kernel has to do for a fault of a page that is not present.
-    fn fault(self, pages: &Pages, page: u64, error_code: u32) -> Fault {
-        match self {
-            Self::Huge if pages.has_room(page) => Fault::Huge,
-            _ if error_code & FAULT_WRITE != 0 && !pages.is_shared(page) => Fault::New,
-            _ => Fault::Other,
-        }
-    }
-}
 
 /// Whether any thread still uses a space.
 #[derive(PartialEq, Eq)]
@@ -54,13 +42,11 @@ enum Left {
 
 impl Deducer {
     /// What was deduced of all events.
-    ///
-    /// # Errors
-    /// If the operations could not be written to their temporary file.
-    pub(crate) fn finish(self) -> io::Result<Deduced> {
+    pub(crate) fn finish(mut self) -> Deduced {
         let (residents, processes, coverage) = (self.older.residents, self.people.processes(), self.people.coverage());
-        let (ops, memory) = (self.ops.finish()?, self.memory.finish());
-        Ok(Deduced { ops, memory, residents, processes, coverage, ..self.done })
+        self.done.trimmed.sort_unstable();
+        self.done.trimmed.dedup();
+        Deduced { residents, processes, coverage, ..self.done }
     }
 
     /// Deduces what `event` asks of the kernel. Events must come in order of time.
@@ -218,17 +204,12 @@ impl Deducer {
         let (space, page) = (task.space, address >> 12);
         let index = space.0 as usize;
         let (is_present, is_write) = (error_code & 1 != 0, error_code & FAULT_WRITE != 0);
-        let (mut kind, mut because) = (Fault::Other, None);
         if !is_present {
-            if self.paging == Paging::Huge && self.pages[index].is_huge(page) {
-                return;
-            }
             let pages = &mut self.pages[index];
-            (kind, because) = (self.paging.fault(pages, page, error_code), pages.because(page));
-            match kind {
-                Fault::Huge => pages.first_huge(&mut self.frames, page),
-                _ if is_write => pages.first_store(&mut self.frames, page),
-                _ => pages.first_load(page),
+            if is_write {
+                pages.first_store(&mut self.frames, page);
+            } else {
+                pages.first_load(page);
             }
         } else if is_write && self.people.tells_flushes && self.pages[index].is_store_in_doubt(&self.frames, page) {
             self.task(event.tid).store = Some(page);
@@ -237,7 +218,7 @@ impl Deducer {
         }
         let most = &mut self.done.most_pages[index];
         *most = (*most).max(self.pages[index].most());
-        self.push(event, OpKind::Touch { page, fault: kind, because });
+        self.push(event, OpKind::Touch { page });
     }
 
     fn enter(&mut self, event: &Event, call: Syscall, args: [u64; 5]) {

@@ -7,7 +7,6 @@
 
 use crate::op::Party;
 use rustc_hash::{FxHashMap, FxHashSet};
-use tlbkit_trace::abi::PROT_EXEC;
 use tlbkit_trace::{Event, EventKind, FaultMode, FlushReason, Name, Names};
 
 /// A process of the trace.
@@ -17,10 +16,6 @@ pub struct Process {
     pub pid: i32,
     /// The last name of its main thread.
     pub comm: Name,
-    /// The file of its program, as the exec named it. None if the exec was before the trace.
-    pub file: Option<Name>,
-    /// The files whose code it has mapped. Empty if the recorder does not tell of mappings.
-    pub code: Vec<Name>,
     /// Whether it runs a program. False for the kernel's own threads.
     pub is_program: bool,
 }
@@ -46,10 +41,6 @@ pub(crate) struct People {
     /// The last name of the main thread of each process. Until its exec a child has the name of its parent.
     names: FxHashMap<i32, Name>,
     programs: FxHashSet<i32>,
-    /// The file of the program that each thread runs, for programs that were started in the trace.
-    files: FxHashMap<i32, Name>,
-    /// The files whose code each process has mapped since its exec.
-    code: FxHashMap<i32, Vec<Name>>,
     /// The threads whose execs loaded new spaces, with the times of that in nanoseconds.
     execs: FxHashSet<(i32, u64)>,
     /// When each thread last loaded a space without a switch of threads, in nanoseconds.
@@ -94,24 +85,13 @@ impl People {
             EventKind::Fault { mode: FaultMode::User, .. } | EventKind::Enter { .. } | EventKind::Leave { .. } => {
                 self.programs.insert(event.tid);
             }
-            EventKind::Exec { tid, old_tid, path } => {
+            EventKind::Exec { tid, old_tid, .. } => {
                 self.programs.insert(tid);
-                self.files.insert(tid, path);
-                self.code.remove(&event.pid);
                 self.execs.extend(self.loaded.get(&old_tid).map(|&time_ns| (old_tid, time_ns)));
-            }
-            EventKind::Map { protection, file, .. } if u64::from(protection) & PROT_EXEC != 0 => {
-                let code = self.code.entry(event.pid).or_default();
-                if !code.contains(&file) {
-                    code.push(file);
-                }
             }
             EventKind::Fork { parent, child, .. } => {
                 if self.programs.contains(&parent) {
                     self.programs.insert(child);
-                }
-                if let Some(&file) = self.files.get(&self.process_of(parent)) {
-                    self.files.insert(child, file);
                 }
             }
             _ => {}
@@ -153,10 +133,7 @@ impl People {
     /// All processes, in order of their numbers.
     pub(super) fn processes(&self) -> Vec<Process> {
         let programs: FxHashSet<i32> = self.programs.iter().map(|&tid| self.process_of(tid)).collect();
-        let process = |(&pid, &comm)| {
-            let code = self.code.get(&pid).cloned().unwrap_or_default();
-            Process { pid, comm, file: self.files.get(&pid).copied(), code, is_program: programs.contains(&pid) }
-        };
+        let process = |(&pid, &comm)| Process { pid, comm, is_program: programs.contains(&pid) };
         let mut processes: Vec<_> = self.names.iter().map(process).collect();
         processes.sort_unstable_by_key(|process| process.pid);
         processes

@@ -42,7 +42,7 @@ impl Deducer {
             return;
         }
         match asking.copied {
-            Some(number) => self.ops.trims(number),
+            Some(number) => self.done.trimmed.push(number),
             None => self.task(event.tid).recorded.trims = true,
         }
     }

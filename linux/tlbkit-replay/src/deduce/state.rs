@@ -4,9 +4,7 @@ use super::frames::Frames;
 use super::older::{Older, Resident};
 use super::pages::Pages;
 use super::people::{Coverage, People, Process};
-use crate::memory::{MemoryCharge, MemorySum};
 use crate::op::{Cause, Op, OpKind, Party, Space, Taken};
-use crate::stored::{Ops, Storing};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -19,11 +17,9 @@ pub(super) const USER_END: u64 = 1 << 47;
 /// The number of the page at which an exec builds the first stack, or one near it.
 pub(super) const STACK_PAGE: u64 = (USER_END >> 12) - 64;
 
-/// What a trace asks of a kernel.
+/// What a trace asks of a kernel, apart from the operations.
 #[derive(Debug, Default)]
 pub struct Deduced {
-    /// The operations, in the order of the trace.
-    pub ops: Ops,
     /// How many address spaces there were in all.
     pub spaces: u32,
     /// One more than the highest number of a CPU that recorded an event.
@@ -39,21 +35,10 @@ pub struct Deduced {
     pub coverage: Coverage,
     /// The processes that ran.
     pub processes: Vec<Process>,
-    /// The most pages of each space that may have been mapped at once, a huge one counted as one. `u64::MAX` if the
-    /// space is older than the trace.
+    /// The most pages of each space that may have been mapped at once. `u64::MAX` if the space is older than the trace.
     pub most_pages: Vec<u64>,
-    /// The work for memory itself, which is the same under all policies.
-    pub(crate) memory: Vec<MemoryCharge>,
-}
-
-/// Of which size the pages are that map anonymous memory.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Paging {
-    /// The same pages as in the trace.
-    #[default]
-    AsRecorded,
-    /// Huge pages of 2 MiB wherever a mapping has room for one: transparent huge pages at their best.
-    Huge,
+    /// The numbers, in order, of the revocations of which the trace shows only later that they trim the CPU set.
+    pub(crate) trimmed: Vec<u64>,
 }
 
 /// What the kernel has recorded in a system call of a thread.
@@ -113,7 +98,6 @@ struct Known {
 pub(crate) struct Deducer {
     pub(super) people: Rc<People>,
     pub(super) older: Older,
-    pub(super) paging: Paging,
     pub(super) tasks: FxHashMap<i32, Thread>,
     /// Threads that have left their spaces for ever and may still run. Then they have no space, as the kernel's own
     /// threads.
@@ -132,18 +116,18 @@ pub(crate) struct Deducer {
     /// The thread of the last operation of each CPU.
     known: Vec<Option<Known>>,
     pub(super) done: Deduced,
-    pub(super) ops: Storing,
-    pub(super) memory: MemorySum,
+    /// Operations that nobody has taken yet, and how many there were before them.
+    ops: Vec<Op>,
+    ops_before: u64,
 }
 
 impl Deducer {
-    pub(crate) fn new(people: Rc<People>, paging: Paging) -> Self {
+    pub(crate) fn new(people: Rc<People>) -> Self {
         let cpus = people.cpus;
         let done = Deduced { cpus, ..Deduced::default() };
         Self {
             people,
             older: Older::new(cpus),
-            paging,
             tasks: FxHashMap::default(),
             gone: FxHashSet::default(),
             dying: FxHashMap::default(),
@@ -154,8 +138,8 @@ impl Deducer {
             running: vec![None; cpus as usize],
             known: vec![None; cpus as usize],
             done,
-            ops: Storing::default(),
-            memory: MemorySum::default(),
+            ops: Vec::new(),
+            ops_before: 0,
         }
     }
 
@@ -168,8 +152,18 @@ impl Deducer {
     pub(super) fn push_of(&mut self, event: &Event, tid: i32, own_name: Name, kind: OpKind) {
         let Known { comm, party, .. } = self.whose(event.cpu, tid, own_name);
         let op = Op { time_ns: event.time_ns, cpu: event.cpu, comm, party, kind };
-        self.memory.add(&op);
-        self.ops.push(&op);
+        self.ops.push(op);
+    }
+
+    /// The number of the next operation.
+    fn next_op(&self) -> u64 {
+        self.ops_before + self.ops.len() as u64
+    }
+
+    /// The operations since the last call.
+    pub(crate) fn take_ops(&mut self) -> impl Iterator<Item = Op> {
+        self.ops_before = self.next_op();
+        self.ops.drain(..)
     }
 
     /// The thread with its name and whether the caller asks about it. Mostly it is the thread of the CPU's last
@@ -191,7 +185,7 @@ impl Deducer {
 
     /// Adds the revocation of a page that a write of the event's thread has copied.
     pub(super) fn copy(&mut self, event: &Event, space: Space, page: u64) {
-        self.task(event.tid).copied = Some(self.ops.next());
+        self.task(event.tid).copied = Some(self.next_op());
         self.revoke(event, space, Cause::CopyOnWrite, [Taken::pages(page, 1, Stride::Page4K)]);
     }
 

@@ -21,8 +21,6 @@ pub(super) const fn root_of(cr3: Cr3) -> u64 {
 
 /// One replayed CPU.
 pub(super) struct Core {
-    /// How many runs are replayed together.
-    runs: usize,
     cr3: Cell<Cr3>,
     /// For how long the loaded space has run since [`Held::run`] was last told, in nanoseconds.
     running_ns: Cell<u64>,
@@ -53,14 +51,12 @@ pub(super) struct Core {
 #[derive(Clone, Copy, Default)]
 pub(super) struct Work {
     pub(super) items: Counts,
-    /// How many pages some runs flush one by one and others by dropping everything.
-    pub(super) pages_or_all: u64,
     pub(super) was_current: bool,
     pub(super) was_wrong_space: bool,
     /// Whether the CPU is in the CPU set of the space, and has asked the others in it.
     pub(super) has_asked: bool,
-    /// The first run in which this CPU certainly held what was revoked.
-    pub(super) held_from: usize,
+    /// Whether this CPU certainly held what was revoked.
+    pub(super) has_held: bool,
 }
 
 impl Work {
@@ -75,21 +71,14 @@ impl Work {
     pub(super) const fn was_flushed(&self) -> bool {
         self.count(CostItem::Flush) + self.count(CostItem::Everything) > 0
     }
-
-    /// The same work with `count` more of an item.
-    pub(super) const fn with(mut self, item: CostItem, count: u64) -> Self {
-        self.items[item as usize] += count;
-        self
-    }
 }
 
-impl Core {
-    pub(super) fn new(runs: usize) -> Self {
+impl Default for Core {
+    fn default() -> Self {
         Self {
-            runs,
             cr3: Cell::new(Cr3::flushing(PhysAddr(0), Pcid::KERNEL)),
             running_ns: Cell::new(0),
-            loaded: RefCell::new(Held::new(runs)),
+            loaded: RefCell::default(),
             others: RefCell::default(),
             tags: RefCell::default(),
             work: RefCell::default(),
@@ -103,7 +92,9 @@ impl Core {
             asked_busy_ns: Cell::new(0),
         }
     }
+}
 
+impl Core {
     /// Brings the CPU's time up to `now_ns`.
     pub(super) fn pass(&self, now_ns: u64) {
         let passed_ns = now_ns.saturating_sub(self.seen_ns.replace(now_ns));
@@ -131,7 +122,7 @@ impl Core {
             return;
         }
         let mut others = self.others.borrow_mut();
-        let held = others.remove(&after).unwrap_or_else(|| Held::new(self.runs));
+        let held = others.remove(&after).unwrap_or_default();
         let left = self.loaded.replace(held);
         // Of most spaces that end nothing is held, and they do not come back. So what says nothing is not kept.
         if !left.is_nothing() {
@@ -149,9 +140,9 @@ impl Core {
         self.loaded.borrow_mut().touch(page);
     }
 
-    /// The first run in which this CPU certainly holds an entry of the loaded space for any of `pages`.
-    pub(super) fn first_with(&self, pages: &Range<u64>) -> usize {
-        self.loaded.borrow().first_with(pages)
+    /// Whether this CPU certainly holds an entry of the loaded space for any of `pages`.
+    pub(super) fn has_any(&self, pages: &Range<u64>) -> bool {
+        self.loaded.borrow().has_any(pages)
     }
 
     /// Drops one entry of the loaded space that was revoked, so that it does not count as lost.
@@ -172,40 +163,32 @@ impl Core {
         roots
     }
 
-    /// Drops all entries of the space `root` in some runs. Tells each of these runs what it lost, and what it had
-    /// walked for again before.
-    pub(super) fn empty(&self, root: u64, drop: &Drop<'_>, tell: impl FnMut(usize, Bounds, Due)) {
+    /// Drops all entries of the space `root`. Returns what was lost, and what had been walked for again before; none if
+    /// this CPU holds nothing of the space.
+    pub(super) fn empty(&self, root: u64, drop: &Drop<'_>) -> Option<(Bounds, Due)> {
         self.note_time();
         if root == self.root() {
-            return self.loaded.borrow_mut().empty(drop, tell);
+            return Some(self.loaded.borrow_mut().empty(drop));
         }
         let mut others = self.others.borrow_mut();
-        // A CPU that holds nothing of the space loses nothing.
-        let Some(held) = others.get_mut(&root) else { return };
-        held.empty(drop, tell);
+        let held = others.get_mut(&root)?;
+        let emptied = held.empty(drop);
         if held.is_nothing() {
             others.remove(&root);
         }
+        Some(emptied)
     }
 
-    /// The replay ends. Tells each run what it has walked for again since each space was emptied last.
-    pub(super) fn settle(&self, walks_per_ns: f64, mut tell: impl FnMut(usize, Due)) {
+    /// The replay ends. Tells what has been walked for again since each space was emptied last.
+    pub(super) fn settle(&self, walks_per_ns: f64, mut tell: impl FnMut(Due)) {
         self.note_time();
-        self.loaded.borrow().settle(walks_per_ns, &mut tell);
-        self.others.borrow().values().for_each(|held| held.settle(walks_per_ns, &mut tell));
+        tell(self.loaded.borrow().due(walks_per_ns));
+        self.others.borrow().values().for_each(|held| tell(held.due(walks_per_ns)));
     }
 
     pub(super) fn change_work(&self, change: impl FnOnce(&mut Work)) {
         self.has_worked.set(true);
         change(&mut self.work.borrow_mut());
-    }
-
-    /// Notes a page that some runs flush with everything else. True for the first such page of a flush.
-    pub(super) fn note_page(&self) -> bool {
-        self.has_worked.set(true);
-        let mut work = self.work.borrow_mut();
-        work.pages_or_all += 1;
-        work.pages_or_all == 1
     }
 
     /// Whether anything was executed since [`Core::take_work`] was called last.
@@ -225,7 +208,7 @@ mod tests {
 
     #[test]
     fn only_programs_fill() {
-        let core = Core::new(1);
+        let core = Core::default();
         core.pass(50);
         core.is_busy.set(true);
         core.pass(80);

@@ -7,42 +7,27 @@ mod core;
 mod held;
 mod page_set;
 mod port;
-mod side_by_side;
 mod state;
 mod step;
-mod sums;
 
-use crate::deduce::Deduced;
-use crate::op::Caller;
+use crate::prices::Capacity;
+use crate::recording::Recording;
 use crate::tally::Tally;
-pub use side_by_side::{Run, alike, replay_each};
-pub use state::Spared;
-use std::io;
+use state::{Memory, Replay};
 use tlbkit::Policy;
 use tlbkit_machine::Machine;
+use tlbkit_trace::Error;
 
-/// Does what `deduced` asks under `policy` on `machine`, and returns what was counted.
+/// Does what the recorded trace asks on `machine`, once under each of `policies`, and returns what each of them
+/// counted, in their order. The trace is read once for all of them.
 ///
 /// # Errors
-/// If the operations cannot be read from their temporary file.
-pub fn replay(deduced: &Deduced, policy: Policy, machine: &Machine) -> io::Result<Tally> {
-    let mut tally = Tally::default();
-    replay_each(deduced, machine, &[Run::of(policy)], |_, counted| tally = counted)?;
-    Ok(tally)
-}
-
-/// Replays as [`replay`] does, without the part of each caller's work that `spared` names.
-///
-/// # Errors
-/// As [`replay`].
-pub fn replay_sparing(
-    deduced: &Deduced,
-    policy: Policy,
-    machine: &Machine,
-    spared: impl Fn(Caller) -> Spared,
-) -> io::Result<Tally> {
-    let mut tally = Tally::default();
-    let run = Run { policy, spared: Some(&spared) };
-    replay_each(deduced, machine, &[run], |_, counted| tally = counted)?;
-    Ok(tally)
+/// If the trace cannot be opened again.
+pub fn replay(recording: &Recording, policies: &[Policy], machine: &Machine) -> Result<Vec<Tally>, Error> {
+    let capacity = Capacity::new(machine);
+    let memories: Vec<Memory> = policies.iter().map(|_| Memory::new(&recording.deduced)).collect();
+    let new = |(&policy, memory)| Replay::new(&recording.deduced, capacity, policy, memory);
+    let replays: Vec<Replay<'_>> = policies.iter().zip(&memories).map(new).collect();
+    recording.ops(|op| replays.iter().for_each(|replay| replay.step(op)))?;
+    Ok(replays.into_iter().map(|replay| replay.finish(&recording.deduced)).collect())
 }

@@ -3,8 +3,8 @@
 use super::core::{Core, Work};
 use super::held::{Drop, Due};
 use super::state::{Members, Replay};
-use super::sums::{Runs, Sums};
 use crate::bill::{CostItem, CostPart};
+use crate::tally::Tally;
 use tlbkit::sync::AtomicU64;
 use tlbkit::{AddressSpace, Cpu, CpuId, Cr3, Event, Features, Hardware, Invpcid, IrqsOff, SpaceToken, Tags, VirtAddr};
 use tlbkit_trace::{FlushReason, FlushSize};
@@ -51,33 +51,30 @@ impl Port<'_, '_> {
         &self.replay.cores[self.cpu as usize]
     }
 
-    fn sum<R>(&self, count: impl FnOnce(&mut Sums) -> R) -> R {
-        count(&mut self.replay.sums.borrow_mut())
+    fn count(&self, count: impl FnOnce(&mut Tally)) {
+        count(&mut self.replay.tally.borrow_mut());
     }
 
     fn charge(&self, part: CostPart, item: CostItem, count: u64) {
-        self.sum(|sums| sums.charge(Runs::All, self.replay.who.get(), part, item, count));
+        self.count(|tally| tally.charge(self.replay.who.get(), |bill| bill.charge(part, item, count)));
     }
 
-    /// In the first `runs` runs everything is dropped that this CPU holds of the space `root`.
-    fn lose(&self, root: u64, runs: usize) {
+    /// Everything is dropped that this CPU holds of the space `root`.
+    fn lose(&self, root: u64) {
         let (replay, who) = (self.replay, self.replay.who.get());
         let revoked = &replay.revoked_of(root);
         let most = replay.most_entries(root).saturating_sub(revoked.end - revoked.start);
-        let drop = Drop { runs, most, revoked, walks_per_ns: replay.capacity.walks_per_ns, who };
-        let mut sums = replay.sums.borrow_mut();
-        self.core().empty(root, &drop, |run, lost, due| {
-            sums.lost(run, lost);
-            refill(&mut sums, run, &due);
+        let drop = Drop { most, revoked, walks_per_ns: replay.capacity.walks_per_ns, who };
+        let Some((lost, due)) = self.core().empty(root, &drop) else { return };
+        self.count(|tally| {
+            tally.entries_lost.low += lost.low;
+            tally.entries_lost.high += lost.high;
+            refill(tally, &due);
         });
     }
 
-    fn lose_in_all(&self, root: u64) {
-        self.lose(root, self.replay.ceilings.len());
-    }
-
     fn lose_all(&self) {
-        self.core().named().into_iter().for_each(|root| self.lose_in_all(root));
+        self.core().named().into_iter().for_each(|root| self.lose(root));
     }
 
     /// Counts an item of the current flush or switch, or of the way into the kernel and back.
@@ -94,26 +91,20 @@ impl Port<'_, '_> {
         let who = self.replay.who.get();
         let is_own = reason == FlushReason::LocalMmShootdown;
         let parts: &[CostPart] = if is_own { &[CostPart::Flushing] } else { &[CostPart::Answering, CostPart::Waiting] };
-        let whole = self.replay.whole.get();
-        self.sum(|sums| {
-            parts.iter().for_each(|part| sums.charge_all(who, *part, &work.items));
-            if !is_own {
-                parts.iter().for_each(|part| sums.charge(Runs::All, who, *part, CostItem::Interrupt, 1));
-                // The initiator waits while the interrupt is on its way, too.
-                sums.charge(Runs::All, who, CostPart::Waiting, CostItem::Deliver, 1);
-                if work.was_flushed() || work.pages() + work.pages_or_all > 0 {
-                    sums.needed(work.held_from);
+        self.count(|tally| {
+            tally.charge(who, |bill| {
+                parts.iter().for_each(|part| bill.charge_all(*part, &work.items));
+                if !is_own {
+                    parts.iter().for_each(|part| bill.charge(*part, CostItem::Interrupt, 1));
+                    // The initiator waits while the interrupt is on its way, too.
+                    bill.charge(CostPart::Waiting, CostItem::Deliver, 1);
                 }
+            });
+            if !is_own && (work.was_flushed() || work.pages() > 0) {
+                tally.needed_interrupts.high += 1;
+                tally.needed_interrupts.low += u64::from(work.has_held);
             }
-            if work.pages_or_all == 0 {
-                return record(sums, Runs::All, reason, &work);
-            }
-            for part in parts {
-                sums.charge(Runs::From(whole), who, *part, CostItem::Page, work.pages_or_all);
-                sums.charge(Runs::Before(whole), who, *part, CostItem::Flush, 1);
-            }
-            record(sums, Runs::From(whole), reason, &work.with(CostItem::Page, work.pages_or_all));
-            record(sums, Runs::Before(whole), reason, &work.with(CostItem::Flush, 1));
+            record(tally, reason, &work);
         });
     }
 
@@ -124,51 +115,42 @@ impl Port<'_, '_> {
             return;
         }
         let size = if work.was_flushed() { FlushSize::All } else { FlushSize::Pages(0) };
-        self.sum(|sums| {
-            sums.flush(Runs::All, FlushReason::TaskSwitch, size);
-            sums.charge_all(self.replay.who.get(), CostPart::Switching, &work.items);
+        self.count(|tally| {
+            tally.flush(FlushReason::TaskSwitch, size);
+            tally.charge(self.replay.who.get(), |bill| bill.charge_all(CostPart::Switching, &work.items));
         });
     }
 
     /// The replay ends.
     pub(super) fn end(&self) {
-        let mut sums = self.replay.sums.borrow_mut();
-        self.core().settle(self.replay.capacity.walks_per_ns, |run, due| refill(&mut sums, run, &due));
+        self.count(|tally| self.core().settle(self.replay.capacity.walks_per_ns, |due| refill(tally, &due)));
     }
 
     /// A flush begins. Linux records once that it asks others, if the CPU set names any other CPU.
     fn begin(&self, pages: u32) {
         self.core().take_work();
-        let is_everything = pages == u32::MAX;
-        let whole = self.replay.ceilings.partition_point(|&ceiling| !is_everything && ceiling < pages);
-        self.replay.whole.set(whole);
         if let Some(who) = self.replay.who.get() {
-            self.sum(|sums| sums.all.by_caller.entry(who).or_default().flushes += 1);
+            self.count(|tally| tally.by_caller.entry(who).or_default().flushes += 1);
         }
         let Some(target) = self.replay.target.get() else { return };
         let Members { has_own, has_others } = self.replay.members(target, self.cpu);
         if has_others {
-            let size = if is_everything { FlushSize::All } else { FlushSize::Pages(u64::from(pages)) };
-            self.sum(|sums| {
-                sums.flush(Runs::From(whole), FlushReason::RemoteSendIpi, size);
-                if whole > 0 {
-                    sums.flush(Runs::Before(whole), FlushReason::RemoteSendIpi, FlushSize::All);
-                }
-            });
+            let size = if pages == u32::MAX { FlushSize::All } else { FlushSize::Pages(u64::from(pages)) };
+            self.count(|tally| tally.flush(FlushReason::RemoteSendIpi, size));
         }
         self.core().change_work(|work| work.has_asked = has_own && has_others);
     }
 }
 
 /// Charges the page walks for entries that had been dropped.
-fn refill(sums: &mut Sums, run: usize, due: &Due) {
+fn refill(tally: &mut Tally, due: &Due) {
     if due.walks > 0 {
-        sums.charge(Runs::One(run), due.debtor, CostPart::Refilling, CostItem::Walk, due.walks);
+        tally.charge(due.debtor, |bill| bill.charge(CostPart::Refilling, CostItem::Walk, due.walks));
     }
 }
 
 /// Counts a CPU's part of a flush as Linux would have recorded it.
-fn record(sums: &mut Sums, runs: Runs, reason: FlushReason, work: &Work) {
+fn record(tally: &mut Tally, reason: FlushReason, work: &Work) {
     let is_own = reason == FlushReason::LocalMmShootdown;
     let (reason, size) = match *work {
         // Linux treats the initiator's own CPU as one of the set.
@@ -180,7 +162,7 @@ fn record(sums: &mut Sums, runs: Runs, reason: FlushReason, work: &Work) {
         _ if work.count(CostItem::Keep) > 0 => (FlushReason::TaskSwitch, FlushSize::Pages(0)),
         _ => (reason, FlushSize::Pages(work.pages())),
     };
-    sums.flush(runs, reason, size);
+    tally.flush(reason, size);
 }
 
 impl<'k> Hardware for Port<'_, 'k> {
@@ -201,18 +183,11 @@ impl<'k> Hardware for Port<'_, 'k> {
         self.work(CostItem::Flush);
         // Without tags the hardware drops the entries of the space before, which has the same tag.
         if let Some(root) = core.name(cr3) {
-            self.lose_in_all(root);
+            self.lose(root);
         }
     }
 
     fn invlpg(&self, va: VirtAddr) {
-        let whole = self.replay.whole.get();
-        if whole > 0 {
-            if self.core().note_page() {
-                self.lose(self.core().root(), whole);
-            }
-            return self.core().drop_page(va.0 >> 12);
-        }
         self.work(CostItem::Page);
         if self.replay.capacity.is_fractured { self.lose_all() } else { self.core().drop_page(va.0 >> 12) }
     }
@@ -233,7 +208,7 @@ impl<'k> Hardware for Port<'_, 'k> {
     }
 
     fn send_ipi(&self, to: CpuId) {
-        self.sum(|sums| sums.all.interrupts += 1);
+        self.count(|tally| tally.interrupts += 1);
         self.charge(CostPart::Asking, CostItem::Send, 1);
         // The target takes the interrupt at once, before the sender's work goes on.
         Port { replay: self.replay, cpu: to.0 }.answer();
@@ -263,8 +238,8 @@ impl<'k> Hardware for Port<'_, 'k> {
             Event::FlushBegin(pages) => self.begin(pages),
             Event::FlushLocalDone => self.finish(FlushReason::LocalMmShootdown),
             Event::AnswerBegin(_) => {
-                let held_from = core.first_with(&self.replay.revoked_of(core.root()));
-                core.change_work(|work| *work = Work { held_from, ..Work::default() });
+                let has_held = core.has_any(&self.replay.revoked_of(core.root()));
+                core.change_work(|work| *work = Work { has_held, ..Work::default() });
             }
             Event::AnswerEnd(_) => self.finish(FlushReason::RemoteShootdown),
             Event::AlreadyCurrent => core.change_work(|work| work.was_current = true),

@@ -1,42 +1,48 @@
 //! The state of a replay: its spaces, its CPUs, and its counts.
 
 use super::core::Core;
-use super::sums::Sums;
+use crate::deduce::Deduced;
 use crate::op::{Caller, Space};
 use crate::prices::Capacity;
+use crate::tally::Tally;
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use tlbkit::sync::{AtomicU64, Ordering};
-use tlbkit::{AddressSpace, Tlb};
+use tlbkit::{AddressSpace, CpuSetUpkeep, CpuState, PhysAddr, Policy, SpaceToken, Tlb};
 
+const KERNEL_ROOT: PhysAddr = PhysAddr(0x1000);
 /// The address of the first space's top-level table. The two tables of a space under isolation lie side by side.
-pub(super) const FIRST_ROOT: u64 = 0x10_0000;
-pub(super) const ROOT_STEP: u64 = 0x2000;
+const FIRST_ROOT: u64 = 0x10_0000;
+const ROOT_STEP: u64 = 0x2000;
 
-/// Which work of a caller is left out of a replay.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Spared {
-    /// Nothing.
-    Nothing,
-    /// The faults that follow its system calls. The calls themselves only mark their pages, as `MADV_FREE` does.
-    Faults,
-    /// Its system calls, with their flushes and the faults that follow them.
-    Calls,
+/// The memory of the protocol in one replay.
+pub(super) struct Memory {
+    states: Vec<CpuState>,
+    matrix: Vec<AtomicU64>,
+    sets: Vec<AtomicU64>,
 }
 
-/// A replay of several runs whose policies differ only in their ceilings.
+impl Memory {
+    pub(super) fn new(deduced: &Deduced) -> Self {
+        let cpus = deduced.cpus as usize;
+        let zeros = |words: usize| (0..words).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
+        Self {
+            states: (0..cpus).map(|_| CpuState::new()).collect(),
+            matrix: zeros(Tlb::matrix_words(cpus)),
+            sets: zeros(AddressSpace::set_words(cpus) * deduced.spaces as usize),
+        }
+    }
+}
+
+/// A replay under one policy.
 pub(super) struct Replay<'k> {
     pub(super) tlb: Tlb<'k>,
     pub(super) spaces: Vec<AddressSpace<&'k [AtomicU64]>>,
     pub(super) cores: Vec<Core>,
-    pub(super) sums: RefCell<Sums>,
-    /// The ceilings of the runs, the lowest first. The policy of the protocol has the highest.
-    pub(super) ceilings: Vec<u32>,
-    /// How many runs, from the first on, drop everything in a flush that the policy does page by page.
-    pub(super) whole: Cell<usize>,
+    pub(super) tally: RefCell<Tally>,
     pub(super) capacity: Capacity,
     /// The most pages that were ever mapped in each space.
-    pub(super) most_pages: &'k [u64],
+    most_pages: &'k [u64],
     pub(super) now_ns: Cell<u64>,
     /// The caller to which work is charged, if there is one.
     pub(super) who: Cell<Option<Caller>>,
@@ -45,7 +51,56 @@ pub(super) struct Replay<'k> {
     pub(super) revoked: Cell<(u64, u64)>,
 }
 
+/// The policy, without trimming by generations: the trace itself shows when Linux 6 trims CPU sets.
+fn as_the_trace_shows(policy: Policy) -> Policy {
+    match policy.cpu_set {
+        CpuSetUpkeep::TrimmedWithTables { .. } => {
+            Policy { cpu_set: CpuSetUpkeep::TrimmedWithTables { every: 0 }, ..policy }
+        }
+        _ => policy,
+    }
+}
+
 impl<'k> Replay<'k> {
+    pub(super) fn new(deduced: &'k Deduced, capacity: Capacity, policy: Policy, memory: &'k Memory) -> Self {
+        let Memory { states, matrix, sets } = memory;
+        let tlb = Tlb::new(states, matrix, KERNEL_ROOT, as_the_trace_shows(policy));
+        let make = |(n, set)| {
+            let root = PhysAddr(FIRST_ROOT + n as u64 * ROOT_STEP);
+            AddressSpace::new(tlb.fresh_id(), SpaceToken(n as u64), root, set)
+        };
+        let words = AddressSpace::set_words(states.len());
+        let replay = Self {
+            spaces: sets.chunks(words).enumerate().map(make).collect(),
+            cores: (0..states.len()).map(|_| Core::default()).collect(),
+            tally: RefCell::default(),
+            capacity,
+            most_pages: &deduced.most_pages,
+            now_ns: Cell::new(0),
+            who: Cell::new(None),
+            target: Cell::new(None),
+            revoked: Cell::new((0, 0)),
+            tlb,
+        };
+        replay.begin(deduced);
+        replay.tally.take();
+        replay
+    }
+
+    /// What was counted, when all operations have been done.
+    pub(super) fn finish(self, deduced: &Deduced) -> Tally {
+        for cpu in 0..deduced.cpus {
+            self.pass(cpu);
+            self.port(cpu).end();
+        }
+        let mut tally = self.tally.into_inner();
+        for core in &self.cores {
+            tally.busy_ns = tally.busy_ns.saturating_add(core.busy_ns.get());
+            tally.asked_busy_ns = tally.asked_busy_ns.saturating_add(core.asked_busy_ns.get());
+        }
+        tally
+    }
+
     pub(super) fn space(&self, space: Space) -> &AddressSpace<&'k [AtomicU64]> {
         &self.spaces[space.0 as usize]
     }

@@ -2,12 +2,9 @@
 
 use super::core::Core;
 use super::port::Port;
-use super::state::{Replay, Spared};
-use super::sums::Runs;
-use crate::bill::{CostItem, CostPart};
+use super::state::Replay;
 use crate::deduce::{Deduced, Held};
-use crate::memory::{MemoryCharge, MemoryWork};
-use crate::op::{Cause, Fault, Op, OpKind, Space, Taken};
+use crate::op::{Cause, Op, OpKind, Space, Taken};
 use tlbkit::{Cpu, CpuSetUpkeep, IrqsOff, Isolation, Reason, Scope, TableFree, TlbGather, Translations, VirtAddr};
 use tlbkit_trace::Syscall;
 
@@ -50,34 +47,8 @@ impl<'k> Replay<'k> {
                 self.port(op.cpu).settle();
             });
         }
-        if let OpKind::Touch { page, .. } = op.kind {
+        if let OpKind::Touch { page } = op.kind {
             core.touch(page);
-        }
-    }
-
-    /// Charges the kernel's work for memory itself, without what is left out because `spared` is left out of the caller
-    /// that leads to it.
-    pub(super) fn charge_memory(&self, memory: &MemoryCharge, spared: Spared) {
-        let charge = |part, item, count| {
-            self.sums.borrow_mut().charge(Runs::All, Some(memory.who), part, item, count);
-        };
-        match (memory.what, spared) {
-            // Either the pages are still present, or the calls are left out.
-            (_, Spared::Calls) => {}
-            (MemoryWork::Faults(_), Spared::Faults) => charge(CostPart::Faulting, CostItem::LazyStore, memory.times),
-            (MemoryWork::Faults(fault), Spared::Nothing) => {
-                let item = match fault {
-                    Fault::New => CostItem::Fault,
-                    Fault::Huge => CostItem::HugeFault,
-                    Fault::Other => CostItem::OtherFault,
-                };
-                charge(CostPart::Faulting, item, memory.times);
-            }
-            (MemoryWork::Calls { freed, is_lazy }, _) => {
-                charge(CostPart::Calling, CostItem::Call, memory.times);
-                let item = if is_lazy || spared == Spared::Faults { CostItem::LazyFree } else { CostItem::GiveBack };
-                charge(CostPart::Calling, item, freed);
-            }
         }
     }
 
@@ -158,11 +129,6 @@ const fn reason_of(cause: Cause) -> Reason {
         Cause::Call(Syscall::Mprotect) => Reason::WriteProtect,
         Cause::Call(Syscall::Clone | Syscall::Clone3 | Syscall::Vfork) => Reason::Fork,
         Cause::Call(Syscall::ExitGroup | Syscall::Execve) => Reason::RemoveAll,
-        Cause::Call(_)
-        | Cause::DontNeed
-        | Cause::ArenaDontNeed
-        | Cause::Free
-        | Cause::FileMunmap
-        | Cause::FileDontNeed => Reason::RemovePte,
+        Cause::Call(_) | Cause::DontNeed | Cause::Free => Reason::RemovePte,
     }
 }

@@ -1,8 +1,7 @@
 //! What each event of a trace is taken to mean.
 
 use crate::common::{Script, ops};
-use tlbkit::Stride;
-use tlbkit_replay::{Cause, Coverage, OpKind, Paging};
+use tlbkit_replay::{Cause, Coverage, OpKind};
 use tlbkit_trace::Syscall;
 
 const PRIVATE: u64 = 0x22;
@@ -11,7 +10,7 @@ const FILE: u64 = 0x2;
 
 /// Cause, first page and number of pages of everything that was taken.
 fn taken(script: &Script) -> Vec<(Cause, u64, u64)> {
-    script.taken(Paging::AsRecorded).into_iter().map(|(cause, taken)| (cause, taken.page, taken.pages)).collect()
+    script.taken().into_iter().map(|(cause, taken)| (cause, taken.page, taken.pages)).collect()
 }
 
 fn unmap(first: u64, pages: u64) -> [(&'static str, u64); 2] {
@@ -37,7 +36,7 @@ fn a_space_older_than_the_trace_may_have_all_of_it_mapped() {
     let mut script = Script::default();
     script.call("munmap", &unmap(1000, 100));
     assert_eq!(taken(&script), [(Cause::Call(Syscall::Munmap), 1000, 100)]);
-    assert_eq!(script.read(Paging::AsRecorded).deduced.most_pages, [u64::MAX]);
+    assert_eq!(script.read().deduced.most_pages, [u64::MAX]);
     script.mmap(5000, 100, PRIVATE).write([5007]).call("munmap", &unmap(5000, 100));
     assert_eq!(taken(&script)[1..], [(Cause::Call(Syscall::Munmap), 5007, 1)], "but not what it mapped since");
 }
@@ -51,7 +50,7 @@ fn of_what_is_older_the_kernels_own_record_tells() {
     assert_eq!(taken(&script), [(Cause::Call(Syscall::Munmap), 1000, 3)], "and in the second call nothing was mapped");
     script.fault([5000], 7).one("tlb:tlb_flush: pages:1 reason:local MM shootdown (3)").fault([5001, 5002], 7);
     assert_eq!(taken(&script)[1..], [(Cause::CopyOnWrite, 5000, 1)], "the other two were the program's alone");
-    assert_eq!(script.read(Paging::AsRecorded).deduced.told, 2);
+    assert_eq!(script.read().deduced.told, 2);
 }
 
 #[test]
@@ -117,7 +116,7 @@ fn after_a_fork_both_copy_but_the_second_only_once_the_frame_is_shared() {
     script.at(1, (2, 2), "exceptions:page_fault_user: address=0x3e8000 ip=0x1 error_code=0x7");
     let whole = (Cause::Call(Syscall::Clone), 0, u64::MAX);
     assert_eq!(taken(&script), [whole, (Cause::CopyOnWrite, 1000, 1)], "the child is alone with the old frame");
-    let most = script.read(Paging::AsRecorded).deduced.most_pages;
+    let most = script.read().deduced.most_pages;
     assert_eq!(most[most.len() - 1], 2, "the child has the parent's pages from the first moment");
 }
 
@@ -149,7 +148,7 @@ fn the_kernel_tells_what_was_copied_while_the_last_sharer_ended() {
     script.at(1, (2, 2), &leaves("R"));
     script.fault([1000], 7).one(FLUSH_OF_ONE).fault([1001], 7).fault([1000, 1001], 7);
     assert_eq!(taken(&script)[1..], [copied(1000)], "the second was the parent's alone by then");
-    assert_eq!(script.read(Paging::AsRecorded).deduced.told, 1);
+    assert_eq!(script.read().deduced.told, 1);
     script.at(1, (2, 2), &leaves("X")).fault([1002], 7).one(FLUSH_OF_ONE);
     assert_eq!(taken(&script)[1..], [copied(1000)], "the sharer is gone for certain");
 }
@@ -168,13 +167,13 @@ fn who_ends_shares_its_pages_until_it_runs_no_more() {
 fn a_thread_shares_and_copies_nothing() {
     let mut script = Script::default();
     script.exec().mmap(1000, 9, PRIVATE).write([1000]);
-    let before = script.read(Paging::AsRecorded).deduced.spaces;
+    let before = script.read().deduced.spaces;
     script.one("syscalls:sys_enter_clone: clone_flags: 0x3d0f00, newsp: 0x0");
     script.one("sched:sched_process_fork: comm=prog pid=1 child_comm=prog child_pid=2");
     script.one("syscalls:sys_exit_clone: 0x2");
     script.at(1, (1, 2), "exceptions:page_fault_user: address=0x3e9000 ip=0x1 error_code=0x6");
     assert_eq!(taken(&script), []);
-    assert_eq!(script.read(Paging::AsRecorded).deduced.spaces, before);
+    assert_eq!(script.read().deduced.spaces, before);
 }
 
 #[test]
@@ -182,8 +181,8 @@ fn what_a_thread_does_its_process_is_named_for() {
     let mut script = Script::default();
     script.exec().named("worker", 1, (1, 2), "exceptions:page_fault_user: address=0x3e9000 ip=0x1 error_code=0x6");
     script.one("syscalls:sys_enter_getpid: ");
-    let recording = script.read(Paging::AsRecorded);
-    let names: Vec<_> = ops(&recording.deduced).iter().map(|op| recording.names().text(op.comm)).collect();
+    let recording = script.read();
+    let names: Vec<_> = ops(&recording).iter().map(|op| recording.names().text(op.comm)).collect();
     assert!(names.contains(&"prog") && !names.contains(&"worker"), "{names:?}");
 }
 
@@ -201,7 +200,7 @@ fn a_store_to_shared_memory_copies_nothing() {
 fn shared_memory_is_flushed_table_by_table() {
     let mut script = Script::default();
     script.exec().mmap(512, 1024, SHARED).fault([520, 1030], 4).call("munmap", &unmap(512, 1024));
-    let munmap = Cause::FileMunmap;
+    let munmap = Cause::Call(Syscall::Munmap);
     // Sixteen pages around each fault.
     assert_eq!(taken(&script), [(munmap, 512, 16), (munmap, 1024, 16)]);
 }
@@ -218,7 +217,7 @@ fn madvise_is_told_by_its_advice() {
     assert_eq!(advice(24), [(Cause::DontNeed, 1000, 1)], "DONTNEED_LOCKED");
     assert_eq!(advice(4 | 1 << 32), [(Cause::DontNeed, 1000, 1)], "the kernel sees the lower half");
     assert_eq!(advice(8), [(Cause::Free, 1000, 1)]);
-    assert_eq!(advice(9), [(Cause::FileDontNeed, 1000, 1)], "REMOVE");
+    assert_eq!(advice(9), [(Cause::Call(Syscall::Madvise), 1000, 1)], "REMOVE");
     assert_eq!(advice(102), [(Cause::Call(Syscall::Madvise), 1000, 1)], "GUARD_INSTALL");
     assert_eq!(advice(3), [], "WILLNEED takes nothing");
     assert_eq!(advice(21), [], "PAGEOUT takes what can be written elsewhere, which no trace says");
@@ -250,14 +249,14 @@ fn a_mapping_that_grows_where_it_is_has_the_pages_that_it_gets() {
         taken(&script)[0]
     };
     assert_eq!(grown(PRIVATE), (Cause::Call(Syscall::Munmap), 1000, 6), "a page that is only read comes alone");
-    assert_eq!(grown(FILE), (Cause::FileMunmap, 1000, 8), "and of a file with its neighbours");
+    assert_eq!(grown(FILE), (Cause::Call(Syscall::Munmap), 1000, 8), "and of a file with its neighbours");
 }
 
 #[test]
 fn the_last_thread_retires_its_space() {
     let mut script = Script::default();
     script.exec().write([1000]).one("sched:sched_process_exit: comm=prog pid=1 prio=120 group_dead=true");
-    let steps: Vec<_> = ops(&script.read(Paging::AsRecorded).deduced).iter().map(|op| op.kind).collect();
+    let steps: Vec<_> = ops(&script.read()).iter().map(|op| op.kind).collect();
     assert!(matches!(steps.last(), Some(OpKind::Retire { .. })), "{steps:?}");
 }
 
@@ -270,9 +269,9 @@ fn in_a_recording_of_one_process_a_thread_runs_until_it_says_that_it_ends() {
     };
     let exit = "sched:sched_process_exit: comm=prog pid=1 prio=120 group_dead=true";
     let ends_as = |script: &Script| {
-        let deduced = script.read(Paging::AsRecorded).deduced;
-        let steps: Vec<_> = ops(&deduced).iter().map(|op| op.kind).collect();
-        (deduced.coverage, steps[steps.len() - 1] == OpKind::Idle)
+        let recording = script.read();
+        let steps: Vec<_> = ops(&recording).iter().map(|op| op.kind).collect();
+        (recording.deduced.coverage, steps[steps.len() - 1] == OpKind::Idle)
     };
     let mut all = Script::default();
     all.exec().write([1000]).one(&to(1, 7)).at(0, (7, 7), &to(7, 1)).write([1001]).one(exit);
@@ -290,27 +289,7 @@ fn the_idle_thread_and_the_kernels_threads_run_no_space() {
         format!("sched:sched_switch: {prev} ==> next_comm=x next_pid={next} next_prio=120")
     };
     script.exec().write([1000]).one(&to(0)).at(0, (0, 0), &to(7)).at(0, (7, 7), &to(1)).write([1001]);
-    let steps: Vec<_> = ops(&script.read(Paging::AsRecorded).deduced).iter().map(|op| op.kind).collect();
+    let steps: Vec<_> = ops(&script.read()).iter().map(|op| op.kind).collect();
     let idle = steps.iter().filter(|step| **step == OpKind::Idle).count();
     assert_eq!(idle, 2, "{steps:?}");
-}
-
-#[test]
-fn huge_pages_fold_what_lies_in_one() {
-    let mut script = Script::default();
-    script.exec().mmap(1024, 1024, PRIVATE).write(1024..1224).call("munmap", &unmap(1024, 1024));
-    let (_, small) = script.taken(Paging::AsRecorded)[0];
-    assert_eq!((small.page, small.pages, small.stride), (1024, 200, Stride::Page4K));
-    let (_, large) = script.taken(Paging::Huge)[0];
-    assert_eq!((large.page, large.pages, large.stride), (1024, 512, Stride::Page2M));
-    let touches =
-        |paging| ops(&script.read(paging).deduced).iter().filter(|op| matches!(op.kind, OpKind::Touch { .. })).count();
-    assert_eq!((touches(Paging::AsRecorded), touches(Paging::Huge)), (200, 1));
-    let mut script = Script::default();
-    script.exec().mmap(1030, 300, PRIVATE).write(1030..1130).call("munmap", &unmap(1030, 300));
-    assert_eq!(script.taken(Paging::Huge)[0].1.stride, Stride::Page4K, "no room for a huge page");
-    let mut script = Script::default();
-    script.exec().mmap(1024, 512, 0x22).write([1030]).call("munmap", &unmap(1024, 100));
-    let part = script.taken(Paging::Huge)[0].1;
-    assert_eq!((part.page, part.pages, part.stride), (1024, 100, Stride::Page4K), "the huge page is split first");
 }

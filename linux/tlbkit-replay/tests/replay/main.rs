@@ -3,7 +3,5 @@
 mod common;
 mod deduce;
 mod hostile;
-mod memory;
 mod policies;
 mod shared;
-mod side_by_side;

@@ -3,7 +3,7 @@
 use crate::common::Script;
 use tlbkit::{Compare, Isolation, Lazy, Policy, RangeRule, Tags};
 use tlbkit_machine::Machine;
-use tlbkit_replay::{Cause, CostItem, CostPart, Paging, Prices, Spared, Tally, replay, replay_sparing};
+use tlbkit_replay::{CostItem, CostPart, Prices, Tally, replay};
 use tlbkit_trace::{FlushReason, FlushSize};
 
 fn linux() -> Policy {
@@ -14,8 +14,12 @@ fn machine(name: &str) -> Machine {
     Machine::builtin(name).expect("a machine")
 }
 
+fn on(script: &Script, policy: Policy, name: &str) -> Tally {
+    replay(&script.read(), &[policy], &machine(name)).expect("a trace in memory").remove(0)
+}
+
 fn run(script: &Script, policy: Policy) -> Tally {
-    replay(&script.read(Paging::AsRecorded).deduced, policy, &machine("recent-bare")).expect("ops in memory")
+    on(script, policy, "recent-bare")
 }
 
 /// One thread gives ten pages back.
@@ -160,17 +164,16 @@ fn without_tags_each_switch_loses_what_faults_filled() {
 }
 
 #[test]
-fn a_caller_who_is_silent_costs_nothing() {
-    let script = ten_pages();
-    let deduced = script.read(Paging::AsRecorded).deduced;
-    let (all, machine) = (run(&script, linux()), machine("recent-bare"));
-    let is_silent = |who: tlbkit_replay::Caller| who.pattern.is_some_and(|pattern| pattern.cause == Cause::DontNeed);
-    let spared = |who| if is_silent(who) { Spared::Calls } else { Spared::Nothing };
-    let rest = replay_sparing(&deduced, linux(), &machine, spared).expect("ops in memory");
-    assert_eq!(all.bill.count(CostItem::Page) - rest.bill.count(CostItem::Page), 10);
-    assert!(rest.by_caller.keys().all(|who| !is_silent(*who)));
-    let parts: u64 = all.by_caller.values().map(|caller| caller.bill.count(CostItem::Page)).sum();
-    assert_eq!(parts, all.bill.count(CostItem::Page), "every cycle has its caller");
+fn every_cycle_has_its_caller_and_policies_replayed_together_count_as_alone() {
+    let mut script = two_threads();
+    dontneed(&mut script);
+    let all: Vec<Policy> = tlbkit::PRESETS.iter().map(|preset| preset.policy).collect();
+    let together = replay(&script.read(), &all, &machine("recent-bare")).expect("a trace in memory");
+    for (policy, together) in all.into_iter().zip(together) {
+        assert_eq!(together, run(&script, policy));
+        let parts: u64 = together.by_caller.values().map(|caller| caller.bill.count(CostItem::Page)).sum();
+        assert_eq!(parts, together.bill.count(CostItem::Page));
+    }
 }
 
 #[test]
@@ -178,8 +181,7 @@ fn one_page_empties_a_fractured_tlb() {
     let mut script = Script::default();
     script.exec().mmap(1000, 100, 0x22).write(1000..1100);
     dontneed(&mut script);
-    let deduced = script.read(Paging::AsRecorded).deduced;
-    let lost = |name| replay(&deduced, linux(), &machine(name)).expect("ops in memory").entries_lost.low;
+    let lost = |name| on(&script, linux(), name).entries_lost.low;
     assert_eq!((lost("recent-vm-fractured"), lost("recent-vm")), (90, 0), "all but the ten that were revoked");
 }
 

@@ -3,25 +3,25 @@
 use std::path::Path;
 use tlbkit::{PRESETS, Policy};
 use tlbkit_machine::Machine;
-use tlbkit_replay::{Agreement, Paging, Recording, agreement, read, replay};
+use tlbkit_replay::{Agreement, Recording, agreement, replay};
 
 /// The trace without its first events: whoever they told of is older then.
-fn recording(name: &str, skipped: usize) -> Recording {
+fn recording(name: &str, skipped: usize) -> Recording<'static> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tlbkit-trace/tests/data").join(name);
-    let open = || {
+    let open = move || {
         let mut source = tlbkit_trace::open(&path)?;
         (0..skipped).try_for_each(|_| source.next_event().map(drop))?;
         Ok(source)
     };
-    read(open, Paging::AsRecorded).expect("the shared trace")
+    Recording::read(open, &|_, _, _| true).expect("the shared trace")
 }
 
 fn agreement_of(name: &str, skipped: usize) -> Vec<Agreement> {
     let recording = recording(name, skipped);
     let machine = Machine::builtin("recent-vm").expect("a machine");
-    let tally =
-        replay(&recording.deduced, Policy::preset("linux-6.18").expect("a preset"), &machine).expect("readable");
-    let rows = agreement(&recording.summary, &tally, &recording.deduced);
+    let policy = Policy::preset("linux-6.18").expect("a preset");
+    let tallies = replay(&recording, &[policy], &machine).expect("the same trace");
+    let rows = agreement(&recording.summary, &tallies[0], &recording.deduced);
     println!("{} own flushes not deduced", recording.deduced.told);
     for row in &rows {
         println!("{:34} {:>7} {:>7} {:?}", row.quantity.label(), row.recorded, row.replayed, row.percent());
@@ -93,9 +93,9 @@ fn what_begins_in_the_middle_agrees_too() {
 fn every_stored_trace_is_replayed_under_every_policy() {
     let machine = Machine::builtin("recent-vm").expect("a machine");
     for name in [BUILD, STRESS, "service.tlbtrace"] {
-        let Recording { deduced, .. } = recording(name, 0);
-        for preset in PRESETS {
-            let tally = replay(&deduced, preset.policy, &machine).expect("readable");
+        let policies: Vec<Policy> = PRESETS.iter().map(|preset| preset.policy).collect();
+        let tallies = replay(&recording(name, 0), &policies, &machine).expect("the same trace");
+        for (preset, tally) in PRESETS.iter().zip(tallies) {
             assert!(tally.busy_ns > 0, "{name} under {}", preset.name);
         }
     }

@@ -4,7 +4,6 @@ mod blame;
 mod common;
 mod compact;
 mod perf_data;
-mod perfetto;
 mod recorded;
 mod script;
 mod shared;

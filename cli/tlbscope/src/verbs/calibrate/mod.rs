@@ -25,7 +25,7 @@ use tlbkit_output::{note, say};
 use crate::kind::MACHINE;
 use machine_file::{MachineFile, Origin, check, today};
 
-/// What the file of a busy host says of itself: `tune` gives no advice at such prices.
+/// What the file of a busy host says of itself: `replay` takes such prices as twice as uncertain.
 const DISTURBED: &str = "others used the CPUs while it was measured: measure again on a quiet host";
 
 /// How to measure, and where the result goes.

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use tlbkit_replay::{Bill, Bounds, Caller, ComparedCount, CostItem, CostPart, Estimate, Party, Tally};
+use tlbkit_replay::{Bill, Bounds, Caller, ComparedCount, CostItem, CostPart, Estimate, Party, Tally, agreement};
 
-use crate::trace::Trace;
+use super::subject::Trace;
 
 /// Processes and call patterns that are shown.
 const MOST: usize = 5;
@@ -44,7 +44,7 @@ fn between(bounds: Bounds, per: f64) -> Estimate {
 /// Everything but callers.
 pub(super) fn rows(trace: &Trace, tally: &Tally) -> Vec<Quantity> {
     let plain = |quantity: &str, range| Quantity { quantity: quantity.to_owned(), range, recorded: None };
-    let agreed = trace.agreement(tally).into_iter().map(|row| Quantity {
+    let agreed = agreement(&trace.recording.summary, tally, &trace.recording.deduced).into_iter().map(|row| Quantity {
         quantity: row.quantity.label(),
         range: exactly(row.replayed as f64),
         recorded: Some(row.recorded),
@@ -62,8 +62,8 @@ pub(super) fn rows(trace: &Trace, tally: &Tally) -> Vec<Quantity> {
     rows.push(plain("entries lost", between(tally.entries_lost, 1.0)));
     let bill = trace.bill(tally);
     rows.extend(ITEMS.map(|(name, item)| plain(name, exactly(bill.count(item) as f64))));
-    rows.extend(CostPart::OF_FLUSHES.map(|part| plain(&cycles(part.label()), bill.cost(part, &trace.prices))));
-    rows.push(plain(&cycles("all"), bill.of_flushes(&trace.prices)));
+    rows.extend(CostPart::ALL.map(|part| plain(&cycles(part.label()), bill.cost(part, &trace.prices))));
+    rows.push(plain(&cycles("all"), bill.total(&trace.prices)));
     rows
 }
 
@@ -71,7 +71,7 @@ fn cycles(what: &str) -> String {
     format!("cycles: {what}")
 }
 
-/// Bills by whatever `key` makes of a caller.
+/// Bills by what `key` makes of a caller.
 fn bills(tally: &Tally, key: &dyn Fn(&Caller) -> Option<String>) -> BTreeMap<String, Bill> {
     let mut bills: BTreeMap<String, Bill> = BTreeMap::new();
     for (who, caller) in tally.by_caller.iter().filter(|(who, _)| who.party == Party::Asked) {
@@ -101,7 +101,7 @@ fn most(
     key: &dyn Fn(&Caller) -> Option<String>,
 ) -> Vec<(String, Vec<Estimate>)> {
     let all: Vec<_> = answers.iter().map(|answer| bills(&answer.tally, key)).collect();
-    let cost = |bill: &Bill| bill.of_flushes(&trace.prices);
+    let cost = |bill: &Bill| bill.total(&trace.prices);
     let mut keys: Vec<_> = all[0].iter().map(|(key, bill)| (key, cost(bill).value)).collect();
     keys.sort_by(|a, b| b.1.total_cmp(&a.1));
     let row = |(key, _): (&String, f64)| {
@@ -116,8 +116,8 @@ pub(super) fn json(trace: &Trace, answers: &[PolicyTally]) -> Vec<Value> {
     let about = trace.health_counts().into_iter();
     let mut out: Vec<Value> =
         about.map(|(quantity, count)| object(None, quantity, exactly(count as f64), None, None)).collect();
-    let trust: BTreeMap<_, _> =
-        trace.agreement(&answers[0].tally).into_iter().map(|row| (row.quantity.label(), row.percent())).collect();
+    let agreement = agreement(&trace.recording.summary, &answers[0].tally, &trace.recording.deduced);
+    let trust: BTreeMap<_, _> = agreement.into_iter().map(|row| (row.quantity.label(), row.percent())).collect();
     for answer in answers {
         out.extend(rows(trace, &answer.tally).iter().map(|row| {
             let percent = trust.get(&row.quantity).copied().flatten();

@@ -6,7 +6,6 @@
 mod screen;
 mod tables;
 
-use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
@@ -14,14 +13,10 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use tlbkit_host::Host;
 use tlbkit_host::recorder::{Order, Recorder, Stacks, available};
-use tlbkit_output::file::check_output;
-use tlbkit_output::kind::Kind;
 use tlbkit_output::stopping::Stopping;
 use tlbkit_output::terminal::{Ending, Format};
-use tlbkit_trace::{EVENTS, Error, Health, Source, Summary, open_pipe};
+use tlbkit_trace::{EVENTS, Error, Source, Summary, open_pipe};
 
-use crate::sheet::{self, Sheet, SheetPart};
-use crate::summary::{plots, programs};
 use crate::watching::{LOOK_EVERY, WatchArguments, WatchedRun, Watching};
 use screen::Screen;
 use tables::Observed;
@@ -32,21 +27,17 @@ const NUDGES: u32 = 4;
 /// Whom to observe.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  tlbscope top --all-cpus\n  tlbscope top -- make -j4\n  \
-    tlbscope top --pid 1234 --duration 10 --html flushes.html")]
+    tlbscope top --pid 1234 --duration 10")]
 pub(crate) struct TopArguments {
     /// Seconds from one picture to the next
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
     interval: f64,
-    /// A report of the whole, with pictures, as one file
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
     #[command(flatten)]
     subject: WatchArguments,
 }
 
 /// Observes it.
 pub(crate) fn execute(arguments: &TopArguments, format: Format) -> Result<Ending> {
-    arguments.html.as_deref().map_or(Ok(()), |file| check_output(file, Kind::PAGE))?;
     arguments.subject.check()?;
     let interval = arguments.interval;
     ensure!((0.1..=3600.0).contains(&interval), "--interval {interval}: must be 0.1 to 3600");
@@ -69,9 +60,6 @@ pub(crate) fn execute(arguments: &TopArguments, format: Format) -> Result<Ending
         let run = keeper.join().map_err(|_| anyhow::anyhow!("the thread that keeps the recorder failed"))??;
         let (source, screen) = source?;
         screen.end(&observed, source.names(), source.health(), &run);
-        if let Some(path) = &arguments.html {
-            report(&observed, source.health(), path)?;
-        }
         Ok(run.ending())
     })
 }
@@ -117,19 +105,4 @@ fn read(source: &mut dyn Source, interval: Duration, observed: &mut Observed, sc
         observed.total.add(&event, source.names());
     }
     Ok(())
-}
-
-/// Writes the whole as a page.
-fn report(observed: &Observed, health: &Health, path: &Path) -> Result<()> {
-    let total = &observed.total;
-    let notes = observed.notes();
-    let notes = notes.lines().map(|note| note.trim_start_matches("- ").to_owned());
-    let parts = vec![
-        SheetPart::Heading("What happened".into()),
-        SheetPart::Plots(plots(total)),
-        SheetPart::Heading("Who flushes".into()),
-        programs(total),
-    ];
-    let about = [format!("{:.3} s: {health}", total.length_ns() as f64 / 1e9)].into_iter().chain(notes).collect();
-    sheet::write(&Sheet { title: "Flushes, observed".into(), verdict: None, about, parts }, path)
 }

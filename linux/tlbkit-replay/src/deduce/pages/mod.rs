@@ -2,20 +2,13 @@
 
 use super::frame_map::FrameMap;
 use super::frames::{Frame, Frames};
-use crate::op::Pattern;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// How many base pages of a file Linux maps around a page that a read fault brings, if they are in memory: 64 KiB.
 const FAULT_AROUND_PAGES: u64 = 16;
-/// How many base pages a page table maps, which is also the size of a huge page.
+/// How many base pages a page table maps.
 const TABLE: u64 = 512;
-/// How many base pages glibc reserves for an arena of malloc: 64 MiB. It asks for twice as many to get aligned ones.
-const ARENA: u64 = 16_384;
-
-/// How many regions of 2 MiB a stack has at most: 128 GiB. The rest of a larger one is not noted as a stack.
-const MAX_STACK_REGIONS: usize = 1 << 16;
-
 /// A mapping that a program asked for. Its first page is its key in [`Pages`], and `end` the page behind its last.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Mapping {
@@ -43,18 +36,6 @@ pub(super) struct Pages {
     mappings: BTreeMap<u64, Mapping>,
     /// End of the heap, in bytes.
     pub(super) brk: u64,
-    /// The numbers of the regions of 2 MiB that huge pages map.
-    huge: BTreeSet<u64>,
-    /// Pages that were given back while their addresses stayed mapped, and by which kind of revocation.
-    given_back: BTreeMap<u64, Pattern>,
-    /// How many pages of the program's own were unmapped and not asked for again since, and by which kind of revocation
-    /// the last ones were.
-    unmapped: Option<(u64, Pattern)>,
-    /// The numbers of the blocks of 64 MiB that were reserved as glibc reserves its arenas.
-    arenas: BTreeSet<u64>,
-    /// The numbers of the regions of 2 MiB that stacks of threads reach into. Since 6.7 Linux gives these no huge
-    /// pages.
-    stacks: BTreeSet<u64>,
     /// Whether the space is older than the recording. Then more is mapped than is known here.
     is_older: bool,
     /// Whether its last thread has begun to end.
@@ -96,27 +77,9 @@ impl Pages {
         self.map(old.end..end, backing);
     }
 
-    /// The program reserves `range`, whose parts it will make accessible later.
-    pub(super) fn reserve(&mut self, range: Range<u64>) {
-        if [ARENA, 2 * ARENA].contains(&(range.end - range.start)) {
-            self.arenas.extend(range.start.div_ceil(ARENA)..range.end / ARENA);
-        }
-        self.map(range, Backing::Reserved);
-    }
-
-    /// The program mapped `range` as the stack of a thread, which gets no huge pages.
-    pub(super) fn never_huge(&mut self, range: &Range<u64>) {
-        self.stacks.extend((range.start / TABLE..range.end.div_ceil(TABLE)).take(MAX_STACK_REGIONS));
-    }
-
     /// Whether the page is reserved, and may not be accessed yet.
     pub(super) fn is_reserved(&self, page: u64) -> bool {
         self.mapping(page).is_some_and(|(_, backing)| backing == Backing::Reserved)
-    }
-
-    /// Whether the page lies in what looks like an arena of glibc.
-    pub(super) fn is_in_arena(&self, page: u64) -> bool {
-        self.arenas.contains(&(page / ARENA))
     }
 
     fn forget_mappings(&mut self, range: &Range<u64>) {
@@ -172,11 +135,6 @@ impl Pages {
             None => window..window + FAULT_AROUND_PAGES,
         };
         self.mapped.lend(around);
-    }
-
-    /// Whether the page is of a file or shared, and so is no memory of an allocator.
-    pub(super) fn is_of_file(&self, page: u64) -> bool {
-        matches!(self.backing(page), Some(Backing::File | Backing::Shared))
     }
 
     fn put(&mut self, frames: &mut Frames, page: u64, frame: Frame) {
@@ -263,16 +221,9 @@ impl Pages {
         self.mapped.each(range.clone()).map(|(page, _)| page).collect()
     }
 
-    /// Takes the pages in `range` away, and returns those that were present.
-    pub(super) fn discard(&mut self, frames: &mut Frames, range: &Range<u64>) -> Vec<u64> {
-        let mut gone = Vec::new();
-        let huge = &mut self.huge;
-        self.mapped.take(range, |page, frame| {
-            huge.remove(&(page / TABLE));
-            frames.drop(frame);
-            gone.push(page);
-        });
-        gone
+    /// Takes the pages in `range` away.
+    pub(super) fn discard(&mut self, frames: &mut Frames, range: &Range<u64>) {
+        self.mapped.take(range, |_, frame| frames.drop(frame));
     }
 
     /// The last thread of the space has begun to end.
@@ -288,36 +239,6 @@ impl Pages {
         *self = Self { is_older: self.is_older, ..Self::default() };
     }
 
-    /// How many pages of `range` have frames of the program's own.
-    pub(super) fn count_own(&self, range: &Range<u64>) -> u64 {
-        self.mapped.each(range.clone()).filter(|(_, frame)| *frame != Frame::Borrowed).count() as u64
-    }
-
-    /// Notes that these pages were given back by a revocation of the kind `by`, while their addresses stayed mapped.
-    pub(super) fn gave_back(&mut self, pages: impl IntoIterator<Item = u64>, by: Pattern) {
-        self.given_back.extend(pages.into_iter().map(|page| (page, by)));
-    }
-
-    /// Notes that `pages` pages of the program's own were unmapped by a revocation of the kind `by`.
-    pub(super) fn unmapped(&mut self, pages: u64, by: Pattern) {
-        let before = self.unmapped.map_or(0, |(before, _)| before);
-        self.unmapped = (before + pages > 0).then_some((before + pages, by));
-    }
-
-    /// The kind of the revocation without which this page, which a fault has just brought, would have been present.
-    /// None if the page is used for the first time.
-    pub(super) fn because(&mut self, page: u64) -> Option<Pattern> {
-        if let Some(by) = self.given_back.remove(&page) {
-            return Some(by);
-        }
-        let is_of_a_call = self.mapping(page).is_some_and(|(range, backing)| {
-            backing == Backing::Private && range.end != self.brk.div_ceil(4096) && !self.is_in_arena(page)
-        });
-        let (pages, by) = self.unmapped.filter(|_| is_of_a_call)?;
-        self.unmapped = (pages > 1).then_some((pages - 1, by));
-        Some(by)
-    }
-
     /// Unmaps `range`, and takes its pages away. True if that leaves a page table without any use.
     pub(super) fn unmap(&mut self, frames: &mut Frames, range: &Range<u64>) -> bool {
         let tables = range.start >> 9..=(range.end - 1) >> 9;
@@ -325,12 +246,7 @@ impl Pages {
         let before: Vec<u64> = [*tables.start(), *tables.end()].into_iter().filter(|&t| had_table(t, self)).collect();
         let is_wide = tables.end() - tables.start() > 1 && self.span(range).is_some();
         self.discard(frames, range);
-        let forgotten: Vec<u64> = self.given_back.range(range.clone()).map(|(&page, _)| page).collect();
-        forgotten.iter().for_each(|page| _ = self.given_back.remove(page));
         self.forget_mappings(range);
-        let whole = range.start.div_ceil(TABLE)..(range.end / TABLE).max(range.start.div_ceil(TABLE));
-        let stacks: Vec<u64> = self.stacks.range(whole).copied().collect();
-        stacks.iter().for_each(|region| _ = self.stacks.remove(region));
         // It is not known what else a table maps of a space that is older than the trace. Mostly it maps something.
         let is_empty = |table: u64| !self.is_older && !had_table(table, self) && self.mappings_in(table) == 0;
         is_wide || before.iter().any(|&table| is_empty(table))
@@ -345,76 +261,22 @@ impl Pages {
     pub(super) fn fork(&self, frames: &mut Frames) -> Self {
         let mapped = self.mapped.own();
         mapped.each(0..u64::MAX).for_each(|(_, frame)| frames.share(frame));
-        Self {
-            mapped,
-            mappings: self.mappings.clone(),
-            brk: self.brk,
-            huge: self.huge.clone(),
-            given_back: BTreeMap::new(),
-            unmapped: None,
-            arenas: self.arenas.clone(),
-            stacks: self.stacks.clone(),
-            is_older: self.is_older,
-            is_ending: false,
-        }
+        Self { mapped, mappings: self.mappings.clone(), brk: self.brk, is_older: self.is_older, is_ending: false }
     }
 
-    /// Moves the pages of `from` to the range that begins at the page `to`, and takes away what was present there. A
-    /// huge page stays one if the new place is aligned as the old one, and is split otherwise.
+    /// Moves the pages of `from` to the range that begins at the page `to`, and takes away what was present there.
     pub(super) fn rename(&mut self, frames: &mut Frames, from: &Range<u64>, to: u64) {
         let mut moved: Vec<(u64, Frame)> = Vec::new();
         self.mapped.take(from, |page, frame| moved.push((page, frame)));
-        let is_aligned = from.start.abs_diff(to).is_multiple_of(TABLE);
-        let whole = from.start.div_ceil(TABLE)..from.end / TABLE;
-        let huge: Vec<u64> = whole.filter(|region| is_aligned && self.huge.contains(region)).collect();
-        moved.iter().for_each(|(page, _)| _ = self.huge.remove(&(page / TABLE)));
         self.discard(frames, &(to..to + (from.end - from.start)));
         moved.into_iter().for_each(|(page, frame)| _ = self.mapped.insert(page - from.start + to, frame));
-        self.huge.extend(huge.into_iter().map(|region| (region * TABLE - from.start + to) / TABLE));
+    }
+
+    /// How many pages may be mapped at most. `u64::MAX` if the space is older than the trace.
+    pub(super) fn most(&self) -> u64 {
+        if self.is_older { u64::MAX } else { self.mapped.count() }
     }
 }
 
 #[cfg(test)]
 mod tests;
-
-impl Pages {
-    /// How many pages may be mapped at most, a huge one counted as one. `u64::MAX` if the space is older than the
-    /// trace.
-    pub(in crate::deduce) fn most(&self) -> u64 {
-        let (base, huge) = (self.mapped.count(), self.huge.len() as u64);
-        if self.is_older { u64::MAX } else { base.saturating_sub(huge * (TABLE - 1)) }
-    }
-
-    /// The regions of 2 MiB in which `span` lies, as a range of base pages, if huge pages map all of them.
-    pub(in crate::deduce) fn huge(&self, span: &Range<u64>) -> Option<Range<u64>> {
-        let regions = span.start / TABLE..span.end.div_ceil(TABLE);
-        let is_huge = regions.clone().all(|region| self.huge.contains(&region));
-        is_huge.then_some(regions.start * TABLE..regions.end * TABLE)
-    }
-
-    /// Whether a huge page maps this page.
-    pub(in crate::deduce) fn is_huge(&self, page: u64) -> bool {
-        self.huge.contains(&(page / TABLE))
-    }
-
-    /// Whether a fault of this page can bring a huge page: its whole region belongs to one private mapping, is no
-    /// stack, and has no page that is present.
-    pub(in crate::deduce) fn has_room(&self, page: u64) -> bool {
-        let first = page - page % TABLE;
-        let region = first..first + TABLE;
-        let is_within = |mapping: &Range<u64>| mapping.start <= region.start && region.end <= mapping.end;
-        let is_private =
-            self.mapping(page).is_some_and(|(range, backing)| backing == Backing::Private && is_within(&range));
-        is_private && !self.stacks.contains(&(page / TABLE)) && !self.mapped.meets(&region)
-    }
-
-    /// A fault of this page brings a huge page of 2 MiB.
-    pub(in crate::deduce) fn first_huge(&mut self, frames: &mut Frames, page: u64) {
-        let first = page - page % TABLE;
-        for page in first..first + TABLE {
-            let frame = frames.fresh();
-            self.put(frames, page, frame);
-        }
-        self.huge.insert(first / TABLE);
-    }
-}

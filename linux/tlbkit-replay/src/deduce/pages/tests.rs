@@ -61,29 +61,6 @@ fn a_table_goes_with_the_last_mapping_under_it() {
 }
 
 #[test]
-fn what_leaves_a_huge_page_splits_it() {
-    let (mut frames, mut pages) = (Frames::default(), Pages::default());
-    pages.map(512..1024, Backing::Private);
-    pages.first_huge(&mut frames, 600);
-    assert_eq!(pages.most(), 1);
-    pages.rename(&mut frames, &(512..612), 4096);
-    assert_eq!((pages.is_huge(700), pages.is_huge(4096), pages.most()), (false, false, 512));
-    pages.unmap(&mut frames, &(4096..4196));
-    assert_eq!(pages.most(), 412);
-}
-
-#[test]
-fn a_huge_page_moves_whole_where_the_new_place_is_aligned_as_the_old_one() {
-    let (mut frames, mut pages) = (Frames::default(), Pages::default());
-    pages.map(512..1024, Backing::Private);
-    pages.first_huge(&mut frames, 600);
-    pages.rename(&mut frames, &(512..1024), 4096);
-    assert_eq!((pages.is_huge(600), pages.is_huge(4100), pages.most()), (false, true, 1));
-    pages.rename(&mut frames, &(4096..4608), 8200);
-    assert_eq!((pages.is_huge(4100), pages.is_huge(8200), pages.most()), (false, false, 512));
-}
-
-#[test]
 fn what_is_moved_to_takes_the_place_of_what_was_there() {
     let (mut frames, mut parent) = (Frames::default(), Pages::default());
     parent.first_store(&mut frames, 3);

@@ -1,7 +1,7 @@
 //! Small traces, written as `perf script` writes them.
 
 use std::fmt::Write;
-use tlbkit_replay::{Cause, Deduced, Op, OpKind, Paging, Recording, Taken, read};
+use tlbkit_replay::{Cause, Op, OpKind, Recording, Taken};
 
 /// A trace under way.
 #[derive(Default)]
@@ -73,16 +73,16 @@ impl Script {
         self.at(1, (2, 2), "syscalls:sys_exit_clone: 0x0")
     }
 
-    pub(crate) fn read(&self, paging: Paging) -> Recording {
+    pub(crate) fn read(&self) -> Recording<'_> {
         let open = || tlbkit_trace::open_pipe(std::io::Cursor::new(self.text.clone().into_bytes()));
-        let recording = read(open, paging).expect("a good trace");
+        let recording = Recording::read(open, &|_, _, _| true).expect("a good trace");
         assert_eq!(recording.health().damages, [], "{}", self.text);
         recording
     }
 
     /// What was taken away since the last exec.
-    pub(crate) fn taken(&self, paging: Paging) -> Vec<(Cause, Taken)> {
-        let taken = ops(&self.read(paging).deduced).into_iter().filter_map(|op| match op.kind {
+    pub(crate) fn taken(&self) -> Vec<(Cause, Taken)> {
+        let taken = ops(&self.read()).into_iter().filter_map(|op| match op.kind {
             OpKind::Revoke { cause, taken, .. } => Some((cause, taken)),
             _ => None,
         });
@@ -91,8 +91,8 @@ impl Script {
 }
 
 /// All operations.
-pub(crate) fn ops(deduced: &Deduced) -> Vec<Op> {
+pub(crate) fn ops(recording: &Recording<'_>) -> Vec<Op> {
     let mut ops = Vec::new();
-    deduced.ops.for_each(|op| ops.push(*op)).expect("they are in memory");
+    recording.ops(|op| ops.push(*op)).expect("it is in memory");
     ops
 }

@@ -1,4 +1,4 @@
-//! A command with and without a change: what `try` and `tune --try` have in common.
+//! A command with and without a change: how it is tried, and the verdict on it.
 
 use std::env;
 use std::ffi::OsString;
@@ -21,9 +21,11 @@ use tlbkit_output::stopping::Stopping;
 use tlbkit_output::table::grid;
 use tlbkit_output::terminal::progress_bar;
 
+use crate::machine::check_root;
+
 /// How a change is tried.
 #[derive(Args)]
-pub(crate) struct TrialArguments {
+pub(super) struct TrialArguments {
     /// Pairs of runs: each one run without the change and one with it
     #[arg(long, default_value_t = PAIRS)]
     pairs: usize,
@@ -35,7 +37,7 @@ pub(crate) struct TrialArguments {
     least: f64,
     /// The folder with this machine's sys, proc and run, for containers that have them elsewhere
     #[arg(long, value_name = "FOLDER", default_value = ROOT)]
-    pub(crate) root: PathBuf,
+    pub(super) root: PathBuf,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -47,9 +49,9 @@ enum By {
 }
 
 /// Changes that were tried together, and what came of them.
-pub(crate) struct Tried {
-    pub(crate) changes: Vec<Change>,
-    pub(crate) outcome: Outcome,
+pub(super) struct Tried {
+    pub(super) changes: Vec<Change>,
+    pub(super) outcome: Outcome,
 }
 
 /// The defaults of the arguments.
@@ -58,21 +60,15 @@ const LEAST: f64 = 1.0;
 const ROOT: &str = "/";
 
 impl TrialArguments {
-    /// Whether one of the arguments differs from its default.
-    pub(crate) fn is_asked(&self) -> bool {
-        let Self { pairs, by, least, root } = self;
-        (*pairs, *by, least.to_bits(), root.as_path()) != (PAIRS, By::Cpu, LEAST.to_bits(), Path::new(ROOT))
-    }
-
     /// Whether they make sense.
-    pub(crate) fn check(&self) -> Result<()> {
+    pub(super) fn check(&self) -> Result<()> {
         ensure!((PAIRS_MIN..=100).contains(&self.pairs), "--pairs {}: must be {PAIRS_MIN} to 100", self.pairs);
         ensure!((0.0..=90.0).contains(&self.least), "--least {}: must be 0 to 90 percent", self.least);
         check_root(&self.root)
     }
 
     /// Tries it; puts back first what an earlier trial left behind.
-    pub(crate) fn attempt(&self, changes: &[Change], command: &[OsString], stopping: &Stopping) -> Result<Tried> {
+    pub(super) fn attempt(&self, changes: &[Change], command: &[OsString], stopping: &Stopping) -> Result<Tried> {
         let journal = self.journal(changes);
         // Before a refused journal is reported, as this says what would help.
         self.check_settings(changes)?;
@@ -138,7 +134,7 @@ impl TrialArguments {
     }
 
     /// The verdict on what was tried; none if it was stopped.
-    pub(crate) fn verdict(&self, tried: &Tried) -> Option<Verdict> {
+    pub(super) fn verdict(&self, tried: &Tried) -> Option<Verdict> {
         match &tried.outcome {
             Outcome::Tried(trial) => Some(trial.verdict(self.quantity(), self.least())),
             Outcome::Broke { .. } => Some(Verdict::No),
@@ -148,12 +144,12 @@ impl TrialArguments {
     }
 
     /// The changes that are worth keeping: none, unless the verdict is a yes.
-    pub(crate) fn kept<'t>(&self, tried: &'t Tried) -> &'t [Change] {
+    pub(super) fn kept<'t>(&self, tried: &'t Tried) -> &'t [Change] {
         if self.verdict(tried) == Some(Verdict::Yes) { &tried.changes } else { &[] }
     }
 
     /// The verdict in a sentence or two, and how to keep the change.
-    pub(crate) fn sentence(&self, tried: &Tried) -> String {
+    pub(super) fn sentence(&self, tried: &Tried) -> String {
         let changes = names(&tried.changes);
         let trial = match &tried.outcome {
             Outcome::Tried(trial) => trial,
@@ -185,7 +181,7 @@ impl TrialArguments {
         format!("{word}: {changes}{what}{changed}{}.", costs.map(cost).collect::<String>())
     }
 
-    pub(crate) fn json(&self, tried: &Tried) -> Vec<Value> {
+    pub(super) fn json(&self, tried: &Tried) -> Vec<Value> {
         let names: Vec<_> = tried.changes.iter().map(ToString::to_string).collect();
         let keep: Vec<_> = self.kept(tried).iter().map(Change::to_keep).collect();
         let row = |one: &Measured| {
@@ -209,7 +205,7 @@ impl TrialArguments {
 }
 
 /// What was measured, a row a quantity.
-pub(crate) fn table(trial: &Trial) -> String {
+pub(super) fn table(trial: &Trial) -> String {
     let row = |one: &Measured| {
         let [without, with] = [&one.without, &one.with].map(|values| Sample::of(values.clone()));
         let noise =
@@ -243,12 +239,12 @@ fn change(ratio: PairedRatio) -> String {
 }
 
 /// The changes as they were typed.
-pub(crate) fn names(changes: &[Change]) -> String {
+pub(super) fn names(changes: &[Change]) -> String {
     changes.iter().map(ToString::to_string).collect::<Vec<_>>().join(" with ")
 }
 
 /// What became of a setting that an earlier trial left behind.
-pub(crate) fn restored_text(restored: &Restored) -> String {
+pub(super) fn restored_text(restored: &Restored) -> String {
     match restored {
         Restored::PutBack(entry) => {
             format!(
@@ -266,15 +262,8 @@ pub(crate) fn restored_text(restored: &Restored) -> String {
     }
 }
 
-/// Refuses a root that is no folder.
-pub(crate) fn check_root(root: &Path) -> Result<()> {
-    let root_text = root.display();
-    ensure!(root.is_dir(), "--root {root_text}: no such folder; want the one with a machine's sys, proc and run");
-    Ok(())
-}
-
 /// The option that makes the verb `try` wait for the end of its input first.
-pub(crate) const AFTER_INPUT: &str = "--after-input";
+pub(super) const AFTER_INPUT: &str = "--after-input";
 
 /// A process that puts the machine back if this program is killed by a signal that it cannot catch.
 ///

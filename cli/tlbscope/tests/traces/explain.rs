@@ -1,27 +1,11 @@
-//! `explain` on recordings that are kept: what a person sees, what a program reads, and what is said of bad input.
-
-mod command;
+//! `explain` on recordings that are kept: what a person sees, and what a program reads.
 
 use std::io::Write;
 use std::path::Path;
 
-use command::{run, text};
+use crate::command::text;
+use crate::{BUILD, SERVICE, STRESS, rows, shared};
 use serde_json::Value;
-
-/// One process: its main thread protects four pages 300 times and allows them again, beside one that computes on the
-/// other CPU. Its own threads are all that was recorded, with stacks and with what it had mapped.
-const SERVICE: &str = "service.tlbtrace";
-const BUILD: &str = "build-zlib.script.txt.zst";
-const STRESS: &str = "stress-ng-tlb-shootdown.script.txt.zst";
-
-fn shared(name: &str) -> String {
-    let data = concat!(env!("CARGO_MANIFEST_DIR"), "/../../linux/tlbkit-trace/tests/data");
-    Path::new(data).join(name).display().to_string()
-}
-
-fn rows(arguments: &[&str]) -> Vec<Value> {
-    text(arguments).lines().map(|line| serde_json::from_str(line).expect("a row is JSON")).collect()
-}
 
 fn of_kind<'a>(rows: &'a [Value], kind: &str) -> Vec<&'a Value> {
     rows.iter().filter(|row| row["kind"] == kind).collect()
@@ -46,7 +30,7 @@ fn a_trace_without_flushes_says_so_once() {
     let mut trace = tempfile::NamedTempFile::new().unwrap();
     let fault = "exceptions:page_fault_user: address=0x1000 ip=0x1000 error_code=0x6";
     writeln!(trace, "     make     7/7     [000]  1.000000001: {fault}").unwrap();
-    for verb in ["replay", "tune", "explain"] {
+    for verb in ["replay", "explain"] {
         let text = text(&[verb, trace.path().to_str().unwrap()]);
         let said = "No flush was recorded: the trace has no event tlb:tlb_flush";
         assert_eq!(text.matches(said).count(), 1, "{verb}: {text}");
@@ -149,7 +133,7 @@ fn processes_and_threads_are_chosen() {
 
 /// Of one thread's flushes little may be known where much is known of all, and the other way round.
 #[test]
-fn the_attribution_is_that_of_the_whole_trace_whoever_is_asked_about() {
+fn the_attribution_is_that_of_the_whole_trace_also_for_a_thread() {
     let build = shared(BUILD);
     let (all, thread) =
         (rows(&["--json", "explain", &build]), rows(&["--json", "explain", &build, "--thread", "1784"]));
@@ -166,54 +150,6 @@ fn the_attribution_is_that_of_the_whole_trace_whoever_is_asked_about() {
     let text = text(&["explain", "--full", &build, "--thread", "1784"]);
     assert!(text.contains("the attribution is that of the whole trace") && !text.contains("That is little"), "{text}");
     assert!(!text.contains("Who interrupts whom is known in part"), "{text}");
-}
-
-#[test]
-fn wrong_input_is_one_line_and_status_2() {
-    let build = shared(BUILD);
-    let cases: [(&[&str], &str); 5] = [
-        (&["explain", "/nowhere.data"], "tlbscope: /nowhere.data: "),
-        (&["explain", concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")], "tlbscope: "),
-        (&["explain", &build, "--top", "0"], "tlbscope: --top 0: must be 1 or more"),
-        (&["explain", &build, "--thread", "0"], "tlbscope: --thread 0: must be 1 or more"),
-        (&["explain", "--live"], "tlbscope: nobody to watch: want a command after --, or --duration"),
-    ];
-    for (arguments, start) in cases {
-        let output = run(arguments);
-        let message = String::from_utf8_lossy(&output.stderr);
-        assert!(message.starts_with(start) && message.lines().count() == 1, "{message}");
-        assert_eq!(output.status.code(), Some(2));
-    }
-}
-
-#[test]
-fn who_is_not_in_the_trace_is_refused_with_those_that_are() {
-    let refused = [
-        (["--process", "nobody"], "--process nobody: no such process in the trace, which has "),
-        (["--thread", "999999"], "--thread 999999: no such thread in the trace, which has "),
-    ];
-    for verb in ["explain", "tune", "replay"] {
-        for (whom, said) in refused {
-            let output = run(&[&[verb, &shared(SERVICE)], &whom[..]].concat());
-            let message = String::from_utf8_lossy(&output.stderr);
-            assert!(message.contains(said), "{verb}: {message}");
-            assert_eq!((message.lines().count(), output.status.code()), (1, Some(2)), "{verb}: {message}");
-        }
-    }
-}
-
-#[test]
-fn a_trace_that_ends_before_its_first_event_is_refused() {
-    let whole = std::fs::read(shared(SERVICE)).unwrap();
-    for bytes in [200, 9000] {
-        let mut cut = tempfile::NamedTempFile::new().unwrap();
-        cut.write_all(&whole[..bytes]).unwrap();
-        let output = run(&["explain", cut.path().to_str().unwrap()]);
-        let message = String::from_utf8_lossy(&output.stderr);
-        assert!(message.contains(": no event that can be read"), "{message}");
-        assert!(message.contains("; tlbscope record -o FILE -- COMMAND records"), "{message}");
-        assert_eq!((message.lines().count(), output.status.code()), (1, Some(2)), "{message}");
-    }
 }
 
 #[test]

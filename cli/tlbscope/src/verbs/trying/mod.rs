@@ -1,5 +1,7 @@
 //! `tlbscope try`: a command with and without a change, in turn, and whether the change is worth it.
 
+mod trial;
+
 use std::ffi::OsString;
 use std::io::{self, Read};
 use std::time::Duration;
@@ -13,7 +15,7 @@ use tlbkit_output::say;
 use tlbkit_output::stopping::Stopping;
 use tlbkit_output::terminal::{Ending, Format};
 
-use crate::trial::{TrialArguments, restored_text, table};
+use trial::{TrialArguments, restored_text, table};
 
 /// What to try, and on what.
 #[derive(Args)]

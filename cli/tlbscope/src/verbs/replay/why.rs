@@ -3,9 +3,9 @@
 use tlbkit_replay::{Agreement, ComparedCount, Coverage};
 
 /// A row of the agreement below this is wrong, in percent.
-pub(crate) const AGREES: f64 = 80.0;
+pub(super) const AGREES: f64 = 80.0;
 /// Rows with fewer flushes are not worth a word.
-pub(crate) const ROW_LEAST: u64 = 100;
+pub(super) const ROW_LEAST: u64 = 100;
 
 const SWITCHES: &str = "Linux gives its own tables one of six tags, and so recycles tags that a replay keeps";
 const TAKEN_AWAY: &str = "in a guest, a CPU that the host has taken away is not interrupted: the host flushes it, and \
@@ -23,7 +23,7 @@ const OLDER: &str = "of processes that are older than the trace, nothing tells w
 
 /// The rows that agree badly, each with the likely reason if there is one that goes in its direction; none where
 /// nothing was recorded, which is said once above the table.
-pub(crate) fn reasons(rows: &[Agreement], coverage: Coverage) -> Vec<String> {
+pub(super) fn reasons(rows: &[Agreement], coverage: Coverage) -> Vec<String> {
     if rows.iter().all(|row| row.recorded == 0) {
         return Vec::new();
     }
@@ -78,7 +78,7 @@ mod tests {
         assert_eq!(all(100, 200).unwrap(), "local mm shootdown, all, 50 %: no reason is known.");
         assert_eq!((all(200, 190), all(20, 10)), (None, None), "it agrees, or is small");
         let alone = reasons(&[row(ComparedCount::Answer, 100, 300)], Coverage::SomeProcesses);
-        assert_eq!(alone, [format!("remote shootdown, 33 %: {ALONE}.")], "whatever else may be true");
+        assert_eq!(alone, [format!("remote shootdown, 33 %: {ALONE}.")], "other reasons or not");
         let few = of(row(ComparedCount::OwnFew, 155, 116)).unwrap();
         assert!(few.ends_with(&format!("{ARGUMENTS}.")), "{few}");
         let sent = |recorded, replayed| of(row(ComparedCount::Interrupts, recorded, replayed)).unwrap();
