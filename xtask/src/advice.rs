@@ -1,9 +1,9 @@
-//! `cargo xtask advice`: what `tlbscope record` advises for small programs of ours, beside what `tlbscope try` measures.
+//! `cargo xtask advice`: what `tlbscope record` advises for small programs, beside what `tlbscope try` measures.
 //!
-//! Each program stands for one remedy of `remedies.toml`, or for slowness that is not the TLB's. It is recorded, and the
-//! fix of the first cause is tried by CPU time of interleaved pairs, so that other load adds noise and no bias: the
-//! setting that the answer names, or `FIXED=1`, with which the program makes the change of its source. It is a benchmark
-//! and no test: its figures are the host's. Nothing is fitted.
+//! Each program stands for one remedy of `remedies.toml`, or for slowness that is not the TLB's. It is recorded, and
+//! the fix of the first cause is tried by CPU time of interleaved pairs, so that other load adds noise and no bias:
+//! the setting that the answer names, or `FIXED=1`, with which the program changes as its source would. It is a
+//! benchmark and no test: its figures are the host's. Nothing is fitted.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;

@@ -196,7 +196,8 @@ pub(super) fn json(verdict: &Verdict<'_>) -> Vec<Value> {
             "kind": "cause", "cause": cause.label, "low_pct": cause.share_pct[0], "high_pct": cause.share_pct[1],
             "calls": cause.counts.calls, "flushes": cause.counts.flushes, "faults": cause.counts.faults,
             "callers": cause.callers, "where": cause.remedy.place.label(), "fix": cause.remedy.fix,
-            "try": cause.remedy.trial, "tried_on": cause.remedy.program, "gain_low_pct": cause.gain_pct[0], "gain_high_pct": cause.gain_pct[1],
+            "try": cause.remedy.trial,
+            "tried_on": cause.remedy.program, "gain_low_pct": cause.gain_pct[0], "gain_high_pct": cause.gain_pct[1],
             "sureness": cause.sureness().label(),
         })
     };

@@ -135,7 +135,7 @@ proptest! {
         let source = || Events {
             events: events.clone().into_iter(), names: Names::default(), health: Health::default(),
         };
-        let recording = Recording::read(|| Ok(Box::new(source())), &|_, _, _| true).expect("events that all can be read");
+        let recording = Recording::read(|| Ok(Box::new(source())), &|_, _, _| true).expect("good events");
         let most = &recording.deduced.most_pages;
         prop_assert!(most.iter().all(|&most| most == u64::MAX || most <= 1 << 35), "{most:?}");
         prop_assert!(replay(&recording, &[policy], &machine).is_ok());

@@ -18,9 +18,9 @@ use crate::trace::{NO_FLUSH, check_there, read_in_part};
 /// Which numbers of an answer are those of the processes that were asked about, and which those of the whole machine.
 const THEIRS: &str = "shares, cycles and the counts of INVLPG, INVPCID and CR3 loads are theirs, flushes, interrupts \
     and entries lost the whole machine's";
-const ALONE: &str = "RECORDED OF SOME PROCESSES ALONE: who ran on their CPUs before and after them is not known, and so \
-    neither who is to be asked nor what a switch keeps; tlbscope record --all-cpus --duration 10, and here --process \
-    NAME, tell";
+const ALONE: &str = "RECORDED OF SOME PROCESSES ALONE: who ran on their CPUs before and after them is not known, and \
+    so neither who is to be asked nor what a switch keeps; tlbscope record --all-cpus --duration 10, and here \
+    --process NAME, tell";
 const TOLD: &str = "own flushes are taken as the trace has them, not deduced: of processes older than it, or beside an \
     ending one";
 /// Above this share of events out of order nobody knows what came before what, and no figure means anything.

@@ -127,8 +127,8 @@ fn trust(rows: &[Agreement], recorder: &str) -> String {
             format!("Trust: {recorder} replayed agrees with what it recorded to {percent:.0} % or better in each row.")
         }
         _ => format!(
-            "Trust: in {bad} of {} rows {recorder} replayed does not agree with what it recorded, worst in \"{label}\", \
-             {percent:.0} %; --full says why.",
+            "Trust: in {bad} of {} rows {recorder} replayed does not agree with what it recorded, worst in \
+             \"{label}\", {percent:.0} %; --full says why.",
             counted.len()
         ),
     }
