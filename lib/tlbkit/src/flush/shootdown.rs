@@ -372,7 +372,8 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
                 }
                 left &= left - 1;
             }
-            chosen.bits |= left & left.wrapping_neg();
+            let bit = left.trailing_zeros(); // by its number: setting it is one instruction then
+            chosen.bits |= 1 << (bit % u64::BITS);
             chosen.count += 1;
             left &= left - 1;
         }
