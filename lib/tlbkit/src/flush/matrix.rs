@@ -24,7 +24,7 @@
 use super::request::{MAILBOXES, Mailbox};
 use crate::addr::CpuId;
 use crate::policy::history::state::ROWS;
-use crate::space::cpu_set::{AtomicCpuSet, Attendance, Missing, for_each_cpu, split, words_for};
+use crate::space::cpu_set::{AtomicCpuSet, Attendance, Missing, for_each_cpu, last_word, split, words_for};
 use crate::sync::{AtomicU64, Ordering};
 
 /// Words of a cache line.
@@ -67,6 +67,8 @@ pub(crate) struct RequestMatrix<'k> {
     /// Words from one inbox to the next, with the mailboxes between.
     pub(crate) inbox_stride: usize,
     pub(crate) top_words: usize,
+    /// All CPUs of the last word of a set.
+    pub(crate) last_word: u64,
 }
 
 impl<'k> RequestMatrix<'k> {
@@ -82,7 +84,7 @@ impl<'k> RequestMatrix<'k> {
         let (inbox_stride, row_words) = (inbox_words(cpus) + MAILBOX_LINES, words_for(cpus));
         let (inboxes, rows) = words.split_at(cpus * inbox_stride);
         let (outbox_stride, top_words) = (stride_of(row_words), top_words(row_words));
-        Self { inboxes, rows, cpus, row_words, outbox_stride, inbox_stride, top_words }
+        Self { inboxes, rows, cpus, row_words, outbox_stride, inbox_stride, top_words, last_word: last_word(cpus) }
     }
 
     /// Where `cpu` looks for hints.

@@ -65,7 +65,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
             return None;
         };
         let responders = self.send_by_any_mailbox(mailbox, whose, request, reason);
-        let (progress, event) = if responders.count == 0 {
+        let (progress, event) = if responders.words.is_empty() {
             (Progress::Over, Event::FlushEnd)
         } else {
             (Progress::Sent(self.record_issued(mailbox, &responders)), Event::FlushIssued)

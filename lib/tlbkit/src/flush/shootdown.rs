@@ -12,6 +12,7 @@ use crate::cpu::state::Presence;
 use crate::cpu::{Cpu, flag};
 use crate::hardware::{Event, Hardware};
 use crate::policy::Reason;
+use crate::policy::history::ENABLED;
 use crate::space::cpu_set::{first_cpu, for_each_cpu, split};
 use crate::space::{AddressSpace, Translations};
 use crate::sync::{AtomicU64, Ordering, fence};
@@ -23,13 +24,6 @@ pub(crate) enum Rest {
     Nothing,
     /// [`flush_with_others`](Cpu::flush_with_others): other CPUs may have to flush, and this one has not flushed yet.
     WithOthers,
-}
-
-/// Some CPUs of one word of a CPU set.
-#[derive(Clone, Copy)]
-struct Chosen {
-    bits: u64,
-    count: u32,
 }
 
 /// Flushes of a range.
@@ -102,7 +96,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         self.hardware.event(Event::FlushEnd);
         request.needs = tables.needs(); // without TRIM: a CPU that would only leave the CPU set does not count
         let has_responder = space.cpus().words().iter().enumerate().any(|(index, word)| {
-            self.choose_among_many(Translations::OfSpace(space), index, self.others(index, word), &request).bits != 0
+            self.choose_among_many(Translations::OfSpace(space), index, self.others(index, word), &request) != 0
         });
         if has_responder { Err(OthersMustFlush) } else { Ok(()) }
     }
@@ -224,18 +218,23 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
         match candidates.words() {
             // Up to 64 CPUs: this one is in that word, too.
             [word] => {
-                let outbox = self.tlb.matrix.outbox_word(self.id, mailbox, 0);
                 let others = self.others(split(self.id).0, word);
                 let chosen = self.choose(whose, 0, others, request);
                 self.report(others, chosen);
-                if chosen.bits == 0 {
+                if chosen == 0 {
                     return Responders { words: &[], start: 0, count: 0 };
                 }
+                let outbox = self.tlb.matrix.outbox_word(self.id, mailbox, 0);
                 self.post(mailbox, request);
                 // Release: as in `send_to_many`.
-                outbox.store(chosen.bits, Ordering::Release);
-                let responders = Responders { words: slice::from_ref(outbox), start: 0, count: chosen.count };
-                self.interrupt(&responders);
+                outbox.store(chosen, Ordering::Release);
+                let count = if ENABLED { chosen.count_ones() } else { 0 };
+                let responders = Responders { words: slice::from_ref(outbox), start: 0, count };
+                if chosen | split(self.id).1 == self.tlb.matrix.last_word {
+                    self.interrupt_all(&responders);
+                } else {
+                    self.interrupt(&responders);
+                }
                 responders
             }
             words => {
@@ -261,7 +260,7 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
             let others = self.others(index, word);
             let chosen = self.choose_among_many(whose, index, others, request);
             self.report(others, chosen);
-            if chosen.bits == 0 {
+            if chosen == 0 {
                 continue;
             }
             // The request is in the mailbox before the first bit of the outbox leads a responder there.
@@ -270,12 +269,16 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
                 start = index;
             }
             // Release: the mailbox is complete; partner is the Acquire load of the outbox in `answer_mailbox`.
-            outbox[index].store(chosen.bits, Ordering::Release);
+            outbox[index].store(chosen, Ordering::Release);
             end = index + 1;
-            count += chosen.count;
+            count += chosen.count_ones();
         }
         let responders = Responders { words: &outbox[start..end], start, count };
-        self.interrupt(&responders);
+        if count as usize + 1 == self.tlb.cpus.len() {
+            self.interrupt_all(&responders);
+        } else {
+            self.interrupt(&responders);
+        }
         (start as u32, end as u32, count)
     }
 
@@ -293,9 +296,9 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
         }
     }
 
-    fn report(&self, others: u64, chosen: Chosen) {
-        let skipped = (others & !chosen.bits).count_ones();
-        self.hardware.event(Event::Chosen { asked: chosen.count, skipped });
+    fn report(&self, others: u64, chosen: u64) {
+        let (asked, skipped) = (chosen.count_ones(), (others & !chosen).count_ones());
+        self.hardware.event(Event::Chosen { asked, skipped });
     }
 
     /// The members of `word`, the one at `index` of a CPU set, but this CPU.
@@ -313,7 +316,7 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
     /// But it walks the page tables meanwhile, so it does when page-table pages are freed; and some policies interrupt
     /// it all the same.
     #[inline(always)]
-    fn choose(&self, whose: Translations<'_, H::Set>, index: usize, others: u64, request: &Request<'_>) -> Chosen {
+    fn choose(&self, whose: Translations<'_, H::Set>, index: usize, others: u64, request: &Request<'_>) -> u64 {
         let (space, needs) = (request.space, request.needs);
         if matches!(whose, Translations::OfKernel) || needs.any_of(Needs::MORE_RESPONDERS) {
             self.choose_widely(index, others, request)
@@ -332,13 +335,13 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
         index: usize,
         others: u64,
         request: &Request<'_>,
-    ) -> Chosen {
+    ) -> u64 {
         self.choose(whose, index, others, request)
     }
 
     /// The same where CPUs may have to flush that do not use the space, or where there is no space: for kernel
     /// addresses and for batches. A CPU that is absent answers nobody, and flushes everything when it comes online.
-    fn choose_widely(&self, index: usize, others: u64, request: &Request<'_>) -> Chosen {
+    fn choose_widely(&self, index: usize, others: u64, request: &Request<'_>) -> u64 {
         let Extent::Loaded(targets) = request.extent else {
             return self.choose_by(index, others, |seen| !seen.is_absent());
         };
@@ -354,12 +357,12 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
     }
 
     #[inline(always)]
-    fn choose_by(&self, index: usize, mut left: u64, must_flush: impl Fn(Presence) -> bool) -> Chosen {
-        let (cpus, mut chosen) = (self.tlb.cpus, Chosen { bits: 0, count: 0 });
+    fn choose_by(&self, index: usize, mut left: u64, must_flush: impl Fn(Presence) -> bool) -> u64 {
+        let (cpus, mut chosen) = (self.tlb.cpus, 0);
         loop {
             // The CPUs that are left alone have a loop to themselves: there are often many, and a compiler that sees
             // one loop computes for each of them what only a responder needs.
-            loop {
+            let responder = loop {
                 if left == 0 {
                     return chosen;
                 }
@@ -368,13 +371,11 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
                 // CPU did is over.
                 let seen = Presence(cpus[cpu.0 as usize].presence.load(Ordering::Acquire));
                 if must_flush(seen) {
-                    break;
+                    break cpu;
                 }
                 left &= left - 1;
-            }
-            let bit = left.trailing_zeros(); // by its number: setting it is one instruction then
-            chosen.bits |= 1 << (bit % u64::BITS);
-            chosen.count += 1;
+            };
+            chosen |= split(responder).1; // by its number: setting a bit is one instruction then
             left &= left - 1;
         }
     }
@@ -382,9 +383,6 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
     /// Leaves a hint with each responder, and sends it an IPI unless one is on its way.
     #[inline(always)]
     fn interrupt(&self, responders: &Responders<'_>) {
-        if responders.count > 1 && responders.count as usize + 1 == self.tlb.cpus.len() {
-            return self.interrupt_all();
-        }
         for (word, index) in responders.words.iter().zip(responders.start..) {
             // Relaxed: this CPU wrote it. A responder whose bit is clear by now has answered while it handled another
             // hint of this CPU.
@@ -412,7 +410,10 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
     /// ```
     /// So it does not look at the outbox either, where the bit of cpu2 may have been cleared by now. A hint without a
     /// bit does no harm.
-    fn interrupt_all(&self) {
+    fn interrupt_all(&self, responders: &Responders<'_>) {
+        if self.tlb.cpus.len() == 2 {
+            return self.interrupt(responders);
+        }
         let others = (0..self.tlb.cpus.len() as u32).map(CpuId).filter(|&cpu| cpu != self.id);
         let leave_hint = |cpu| self.tlb.matrix.inbox(cpu).leave_hint(self.id);
         let Some(busy) = others.clone().find(|&cpu| !leave_hint(cpu)) else {

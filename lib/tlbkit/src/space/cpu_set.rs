@@ -35,6 +35,11 @@ pub(crate) const fn first_cpu(index: usize, bits: u64) -> CpuId {
     CpuId(index as u32 * CPUS_PER_WORD + bits.trailing_zeros())
 }
 
+/// All CPUs of the last word of a set for `cpus` CPUs.
+pub(crate) const fn last_word(cpus: usize) -> u64 {
+    (u64::MAX >> (u64::BITS - CPUS_PER_WORD)) >> ((cpus as u32).wrapping_neg() % CPUS_PER_WORD)
+}
+
 impl<'k> AtomicCpuSet<'k> {
     /// A set in `words`, which must be zero for an empty one.
     #[must_use]
@@ -68,7 +73,7 @@ impl<'k> AtomicCpuSet<'k> {
         let (index, bit) = split(cpu);
         let word = &self.words[index];
         // Relaxed: only this CPU writes its bit, so it sees the newest value.
-        if word.load(Ordering::Relaxed) >> bit.trailing_zeros() & 1 == 0 {
+        if word.load(Ordering::Relaxed) & bit == 0 {
             // Relaxed: ordered before the generation is read by the fence in `announce_switch`.
             word.fetch_or(bit, Ordering::Relaxed);
         }

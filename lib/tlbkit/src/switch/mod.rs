@@ -31,6 +31,7 @@ use crate::cpu::asid::Asid;
 use crate::cpu::state::Presence;
 use crate::cpu::{Cpu, flag};
 use crate::hardware::{Cr3, Event, Hardware, IrqsOff, Pcid};
+use crate::policy::history::ENABLED;
 use crate::space::cpu_set::AtomicCpuSet;
 use crate::space::{AddressSpace, Generation};
 use crate::sync::{Ordering, fence};
@@ -40,13 +41,6 @@ use crate::sync::{Ordering, fence};
 enum Cause {
     Kernel,
     Request,
-}
-
-/// Whether destroyers post notices to the CPUs that hold a dying space: under some policies they never do.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Notices {
-    Posted,
-    NeverPosted,
 }
 
 impl<H: Hardware> Cpu<'_, '_, H> {
@@ -69,38 +63,38 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         if self.has_flag(flag::LEAVING_WORK) {
             return self.switch_and_finish_leaving(left, to, irqs);
         }
-        self.switch(to, Notices::Posted);
+        self.switch(to);
     }
 
     /// Switches by the shortest way. For a recent space, whose ASID the hint leads to, there is nothing to join and
     /// nothing to look for.
     #[inline(always)]
-    fn switch(&self, to: &AddressSpace<H::Set>, notices: Notices) {
+    fn switch(&self, to: &AddressSpace<H::Set>) {
         let hint = self.state.asids.hint(to.id);
         match self.state.asids.recall(hint, to.id) {
             Some(asid) => {
                 if self.has_flag(flag::LEAST_RECENT) {
                     self.state.asids.touch(asid);
                 }
-                self.enter(asid, to, notices);
+                self.enter(asid, to);
             }
-            None if hint.is_without_pcid() => self.switch_without_pcid(to, notices),
-            None if hint.is_shared() => self.switch_by_search(to, notices),
-            None => self.switch_to_new(to, notices),
+            None if hint.is_without_pcid() => self.switch_without_pcid(to),
+            None if hint.is_shared() => self.switch_by_search(to),
+            None => self.switch_to_new(to),
         }
     }
 
     /// Two recent spaces share a hint, and it leads to the other one. If the search finds an ASID, it corrects the
     /// hint.
-    fn switch_by_search(&self, to: &AddressSpace<H::Set>, notices: Notices) {
+    fn switch_by_search(&self, to: &AddressSpace<H::Set>) {
         match self.state.asids.search(to.id) {
-            Some(_) => self.switch(to, notices),
-            None => self.switch_to_new(to, notices),
+            Some(_) => self.switch(to),
+            None => self.switch_to_new(to),
         }
     }
 
     /// The switch to a space that has no ASID here, so that one has to be recycled.
-    fn switch_to_new(&self, to: &AddressSpace<H::Set>, notices: Notices) {
+    fn switch_to_new(&self, to: &AddressSpace<H::Set>) {
         to.cpus().join(self.id);
         let asids = &self.state.asids;
         let asid = if self.has_flag(flag::LEAST_RECENT) {
@@ -110,7 +104,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         } else {
             asids.recycle_in_turn(to.id)
         };
-        self.enter(asid, to, notices);
+        self.enter(asid, to);
     }
 
     /// The switch under a policy that owes something to the space, or to the kernel's CPU set, that CR3 no longer names
@@ -121,18 +115,17 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         if self.has_flag(flag::EXACT_SET) {
             to.cpus().join(self.id);
         }
-        let is_awaited = self.has_flag(flag::AWAITED);
-        self.switch(to, if is_awaited { Notices::Posted } else { Notices::NeverPosted });
+        self.switch(to);
         self.finish_leaving(left, left_token, irqs);
     }
 
     /// The switch of a CPU without PCIDs. The CR3 write drops everything that the only ASID named, so there is nothing
     /// to look for, and no user half to mark.
     #[inline(never)]
-    fn switch_without_pcid(&self, to: &AddressSpace<H::Set>, notices: Notices) {
+    fn switch_without_pcid(&self, to: &AddressSpace<H::Set>) {
         to.cpus().join(self.id);
         let newest = self.announce_switch(to);
-        if notices == Notices::Posted && self.state.notice.is_posted() {
+        if self.is_noticed() {
             self.state.asids.assign_only(to.id, Generation::NEVER);
             return self.enter_noticed(Asid::ONLY, to, newest);
         }
@@ -149,9 +142,9 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// Entries are kept only if the ASID's generation is the newest, read after joining (INV-12). Otherwise the same
     /// CR3 write flushes them, and those of the user half are flushed at the next return to user mode (INV-10).
     #[inline(always)]
-    fn enter(&self, asid: Asid, to: &AddressSpace<H::Set>, notices: Notices) {
+    fn enter(&self, asid: Asid, to: &AddressSpace<H::Set>) {
         let newest = self.announce_switch(to);
-        if notices == Notices::Posted && self.state.notice.is_posted() {
+        if self.is_noticed() {
             return self.enter_noticed(asid, to, newest);
         }
         self.load(asid, to, newest);
@@ -185,6 +178,13 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         // SeqCst: partners are the fences in `AddressSpace::advance` and in `notify_holders`.
         fence(Ordering::SeqCst);
         to.generation()
+    }
+
+    /// True if a destroyer has posted a notice: the space that is left may be dying. Under policies that never post one
+    /// the look finds nothing, and costs less than to ask for the policy. The simulator is to see no access of theirs.
+    #[inline(always)]
+    fn is_noticed(&self) -> bool {
+        (!ENABLED || self.has_flag(flag::AWAITED)) && self.state.notice.is_posted()
     }
 
     #[inline(always)]
