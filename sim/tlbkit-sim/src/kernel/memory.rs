@@ -134,7 +134,6 @@ impl Memory for KernelMemory {
     /// If there is no frame, nothing is zeroed, and nothing goes into the lists.
     fn alloc(&self, shift: u8, purpose: Purpose) -> Option<Frame> {
         let frame = self.0.phys.alloc(shift, purpose)?;
-        self.0.observer().frame_allocated(frame.at);
         if purpose != Purpose::Copy {
             self.charge(self.0.machine.costs().zero_page << (shift - 12));
             self.note_filled(1 << (shift - 12));
@@ -146,9 +145,6 @@ impl Memory for KernelMemory {
     }
 
     fn free(&self, frame: Frame) {
-        if let Some(cpu) = self.0.machine.running_cpu() {
-            self.0.observer().frame_freed(cpu, frame.at);
-        }
         if !is_table(frame.at) && frame.shift == BASE_SHIFT {
             self.unlist();
         }

@@ -26,7 +26,6 @@ impl Kernel {
                 self.pace(me);
                 continue;
             }
-            self.observer().used(self.machine.cpu(), || self.tasks.get(me).process.space().root(), va);
             if let Ok(pa) = processor.access_as_user(va, access, overlap, &self.phys) {
                 return pa;
             }

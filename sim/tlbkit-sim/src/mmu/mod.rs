@@ -21,7 +21,6 @@
 //! | `query` | what the clairvoyant may ask |
 //! | `cost` | cycles |
 //! | `of_machine` | what a machine file says of this hardware |
-//! | `truth` | a reference trace whose miss rates are known |
 
 mod access;
 mod array;
@@ -40,7 +39,6 @@ mod replace;
 mod slots;
 mod state;
 mod translate;
-pub mod truth;
 mod walk;
 mod wide;
 

@@ -97,7 +97,7 @@ impl Port {
 
     fn ipi(&self, to: usize) {
         let target = &self.machine.processors[to];
-        self.machine.observer.flush_interrupt_sent(self.cpu, to, &target.mmu.borrow(), target.class.get());
+        self.machine.observer.flush_interrupt_sent(self.cpu, &target.mmu.borrow(), target.class.get());
         if self.machine.defect.loses_interrupt() {
             self.machine.tally.note_lost();
         } else {

@@ -41,15 +41,6 @@ impl Operation {
         self.unhooked.push(at);
     }
 
-    /// The range and the space that it changes, as first table, address and pages; none for the kernel's own addresses
-    /// and for a whole space.
-    pub(super) fn range_of_space(&self) -> Option<(PhysAddr, (u64, u64))> {
-        match self.owner {
-            Owner::Space(root) => Some((root, self.range?)),
-            Owner::Kernel => None,
-        }
-    }
-
     /// True if a CPU that runs `class` with this `mmu` would go wrong without the interrupt.
     pub(super) fn concerns(&self, mmu: &Mmu, class: Class) -> bool {
         match self.owner {

@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 use tlbkit::{Event, PhysAddr};
 
 use super::clairvoyant::{Operation, Owner, lost_by, lost_by_name};
-use super::deferred::{Debts, LaterNeeds};
 use super::flushes::{FlushCounters, FlushSize, FlushSizes};
 use super::ledger::Class;
 use super::samples::{Sample, Samples};
@@ -76,15 +75,6 @@ struct OnCpu {
     sized_cycles: u64,
     /// Whether a process is ending there.
     is_ending: bool,
-    /// Operations begun so far, of this CPU.
-    operations: u64,
-}
-
-impl OnCpu {
-    /// A number of its own for the operation that is under way on `cpu`.
-    fn operation_number(&self, cpu: usize) -> u64 {
-        self.operations << 16 | cpu as u64
-    }
 }
 
 /// What was seen of one run.
@@ -96,7 +86,6 @@ pub(crate) struct Observer {
     score: Cell<u64>,
     samples: Samples,
     cpus: RefCell<Vec<OnCpu>>,
-    debts: Debts,
 }
 
 /// What the kernel tells.
@@ -111,7 +100,6 @@ impl Observer {
             score: Cell::new(0),
             samples: Samples::new(sample_cycles),
             cpus: RefCell::new(vec![OnCpu::default(); cpus]),
-            debts: Debts::new(cpus),
         }
     }
 
@@ -153,30 +141,7 @@ impl Observer {
     }
 
     fn begin(&self, cpu: usize, operation: Operation) {
-        let on_cpu = &mut self.cpus.borrow_mut()[cpu];
-        on_cpu.operation = Some(operation);
-        on_cpu.operations += 1;
-    }
-
-    /// The CPU frees the frame at `at`.
-    pub(crate) fn frame_freed(&self, cpu: usize, at: PhysAddr) {
-        let on_cpu = &self.cpus.borrow()[cpu];
-        if on_cpu.operation.is_some() {
-            self.debts.freed(on_cpu.operation_number(cpu), at);
-        }
-    }
-
-    /// The frame at `at` is allocated.
-    pub(crate) fn frame_allocated(&self, at: PhysAddr) {
-        self.debts.allocated(at);
-    }
-
-    /// The program of the CPU accesses `va` of the space whose first table `root` knows.
-    #[inline]
-    pub(crate) fn used(&self, cpu: usize, root: impl FnOnce() -> PhysAddr, va: u64) {
-        if self.debts.has_any(cpu) {
-            self.debts.used(cpu, root(), va);
-        }
+        self.cpus.borrow_mut()[cpu].operation = Some(operation);
     }
 
     /// The CPU has finished what it began to change.
@@ -207,15 +172,11 @@ impl Observer {
 
 /// What the machine tells.
 impl Observer {
-    /// The CPU sends a flush interrupt to `to`, which has `to_mmu` and runs `to_class`.
-    pub(crate) fn flush_interrupt_sent(&self, cpu: usize, to: usize, to_mmu: &Mmu, to_class: Class) {
+    /// The CPU sends a flush interrupt to one that has `to_mmu` and runs `to_class`.
+    pub(crate) fn flush_interrupt_sent(&self, cpu: usize, to_mmu: &Mmu, to_class: Class) {
         let cpus = self.cpus.borrow();
         let OnCpu { operation, is_ending, .. } = &cpus[cpu];
-        let needed_by = operation.as_ref().filter(|operation| operation.concerns(to_mmu, to_class));
-        let is_needed = needed_by.is_some();
-        if let Some((root, range)) = needed_by.and_then(Operation::range_of_space) {
-            self.debts.record_needed(to, cpus[cpu].operation_number(cpu), root, range);
-        }
+        let is_needed = operation.as_ref().is_some_and(|operation| operation.concerns(to_mmu, to_class));
         self.count(|counters| {
             counters.interrupts.count(u64::from(is_needed));
             counters.exit_interrupts += u64::from(*is_ending);
@@ -269,9 +230,6 @@ impl Observer {
                 let mut cpus = self.cpus.borrow_mut();
                 let on_cpu = &mut cpus[cpu];
                 let pages = (pages != u32::MAX).then_some(pages);
-                if pages.is_none() {
-                    self.debts.flushed(cpu);
-                }
                 on_cpu.begun = BegunFlush { pages, is_to_be_sized: true };
                 self.count(|counters| {
                     counters.flushes += 1;
@@ -292,10 +250,7 @@ impl Observer {
             }
             Event::Chosen { skipped, .. } => self.count(|counters| counters.left_alone += u64::from(skipped)),
             Event::SwitchKept => self.count(|counters| counters.switches_kept += 1),
-            Event::SwitchFlushed => {
-                self.debts.flushed(cpu);
-                self.count(|counters| counters.switches_flushed += 1);
-            }
+            Event::SwitchFlushed => self.count(|counters| counters.switches_flushed += 1),
             Event::AlreadyCurrent => self.count(|counters| counters.already_current += 1),
             Event::WrongSpace => self.count(|counters| counters.wrong_space += 1),
             _ => {}
@@ -320,11 +275,6 @@ impl Observer {
     /// Flushes, and what perfect knowledge would have left out.
     pub(crate) fn flushes(&self) -> FlushCounters {
         self.flushes.get()
-    }
-
-    /// How long the needed interrupts could have waited.
-    pub(crate) fn later_needs(&self) -> LaterNeeds {
-        self.debts.needs()
     }
 
     /// Flushes by size.

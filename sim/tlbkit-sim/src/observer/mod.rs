@@ -9,19 +9,14 @@
 //! | `events` | the observer itself: what it is told, and its totals |
 //! | `flushes` | counters of flushes, and flushes by size |
 //! | `clairvoyant` | whether a CPU needs an interrupt, as only somebody who sees every TLB can say |
-//! | `deferred` | how long an interrupt that was needed could have waited |
-//! | `freed` | which operation freed a frame, for `deferred` |
 //! | `samples` | the score as time goes by |
 
 mod clairvoyant;
-mod deferred;
 mod events;
 mod flushes;
-mod freed;
 mod ledger;
 mod samples;
 
-pub use deferred::LaterNeeds;
 pub use events::{IpiCounters, KernelCounters};
 pub(crate) use events::{KernelEvent, Observer};
 pub use flushes::{FlushCounters, FlushSize, Needed};

@@ -12,7 +12,7 @@ use crate::kernel::Kernel;
 use crate::lines::LineCounters;
 use crate::mmu::{self, Loss};
 use crate::multiprocessor::Multiprocessor;
-use crate::observer::{Cause, FlushCounters, FlushSize, IpiCounters, KernelCounters, LaterNeeds, Ledger, Sample};
+use crate::observer::{Cause, FlushCounters, FlushSize, IpiCounters, KernelCounters, Ledger, Sample};
 
 /// Translation counters of all CPUs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -130,8 +130,6 @@ pub struct RunOutcome {
     pub ipis: IpiCounters,
     /// Flushes, and what perfect knowledge would have left out.
     pub flushes: FlushCounters,
-    /// How long the interrupts that were needed could have waited.
-    pub later_needs: LaterNeeds,
     /// Flushes by size.
     pub sizes: Vec<FlushSize>,
     /// The kernel.
@@ -180,7 +178,6 @@ impl RunOutcome {
             tlb: translations(machine),
             ipis: observer.ipis(),
             flushes: observer.flushes(),
-            later_needs: observer.later_needs(),
             sizes: observer.sizes(),
             kernel: observer.kernel(),
             lines: machine.line_counters(),

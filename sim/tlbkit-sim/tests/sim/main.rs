@@ -7,5 +7,5 @@ mod ends;
 mod glibc;
 mod overlap;
 mod placement;
-mod truth_check;
+mod truth;
 mod whole_runs;

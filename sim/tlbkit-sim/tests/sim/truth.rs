@@ -10,10 +10,7 @@ use std::cell::Cell;
 use tlbkit::{Cr3, Pcid, PhysAddr, VirtAddr};
 use tlbkit_arch::{SplitMix64, entry_at};
 
-use super::access::{Access, Overlap, Privilege, Tables};
-use super::config::{ArrayConfig, MmuConfig, PathCaches};
-use super::entry::PageSize;
-use super::state::Mmu;
+use tlbkit_sim::mmu::{Access, ArrayConfig, Mmu, MmuConfig, Overlap, PageSize, PathCaches, Privilege, Tables};
 
 /// Accesses of one block.
 const BLOCK: u64 = 1024;
@@ -25,8 +22,7 @@ const WALK_BASE: u64 = CHASE_BASE + REGION_BYTES;
 const STORE: u64 = 1;
 
 /// The trace, without end: each item is an address, bit 0 set for a store.
-#[derive(Clone, Debug)]
-pub struct Trace {
+struct Trace {
     next_line: Vec<u32>,
     line: u32,
     walked: u64,
@@ -35,8 +31,7 @@ pub struct Trace {
 
 impl Trace {
     /// The trace of one seed.
-    #[must_use]
-    pub fn new(seed: u64) -> Self {
+    fn new(seed: u64) -> Self {
         let lines = (REGION_BYTES / LINE_BYTES) as u32;
         Self { next_line: single_cycle(lines, seed), line: 0, walked: 0, count: 0 }
     }
@@ -69,8 +64,7 @@ fn single_cycle(length: u32, seed: u64) -> Vec<u32> {
 }
 
 /// Table frames in one vector of words, with both regions mapped in base pages.
-#[derive(Clone, Debug)]
-pub struct FlatTables {
+struct FlatTables {
     words: Vec<Cell<u64>>,
 }
 
@@ -83,8 +77,7 @@ const USER_PAGE: u64 = 0x07;
 
 impl FlatTables {
     /// Tables for both regions; the data frames lie one gibibyte above.
-    #[must_use]
-    pub fn new() -> Self {
+    fn new() -> Self {
         let leaves = 2 * REGION_BYTES / 4096;
         let tables = Self { words: vec![Cell::new(0); ((LAST_LEVEL + leaves * 8) / 8) as usize] };
         tables.write(entry_at(PhysAddr(ROOT), VirtAddr(CHASE_BASE), 4).0, POINTERS | TABLE);
@@ -99,8 +92,7 @@ impl FlatTables {
     }
 
     /// What to load into CR3.
-    #[must_use]
-    pub fn cr3(&self) -> Cr3 {
+    fn cr3(&self) -> Cr3 {
         Cr3::flushing(PhysAddr(ROOT), Pcid(1))
     }
 
@@ -109,14 +101,7 @@ impl FlatTables {
     }
 }
 
-impl Default for FlatTables {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Tables for FlatTables {
-    #[inline]
     fn read(&self, pa: PhysAddr) -> u64 {
         self.words[(pa.0 / 8) as usize].get()
     }
@@ -127,19 +112,14 @@ impl Tables for FlatTables {
 }
 
 /// The hardware of the comparison.
-#[must_use]
-pub fn reference_config() -> MmuConfig {
+fn reference_config() -> MmuConfig {
     let l1 = ArrayConfig::lru(&[PageSize::Small], 16, 4);
     let stlb = ArrayConfig::lru(&[PageSize::Small], 128, 16);
     MmuConfig::counting(vec![l1], vec![stlb], PathCaches { pml4e: 4, pdpte: 4, pde: 32 })
 }
 
 /// Runs packed accesses in user mode and returns a sum of the physical addresses, so that nothing is left out.
-///
-/// # Panics
-/// If an access faults: the tables map all of both regions.
-#[inline]
-pub fn replay(mmu: &mut Mmu, tables: &FlatTables, accesses: &[u64]) -> u64 {
+fn replay(mmu: &mut Mmu, tables: &FlatTables, accesses: &[u64]) -> u64 {
     let mut sum = 0_u64;
     for &packed in accesses {
         let access = if packed & STORE == 0 { Access::Read } else { Access::Write };
@@ -147,4 +127,26 @@ pub fn replay(mmu: &mut Mmu, tables: &FlatTables, accesses: &[u64]) -> u64 {
         sum = sum.wrapping_add(hit.expect("the regions are mapped").pa.0);
     }
     sum
+}
+
+/// Accesses of the comparison; with debug assertions a tenth: the cold start then still weighs less than the margin.
+const ACCESSES: u64 = if cfg!(debug_assertions) { 5_000_000 } else { 50_000_000 };
+const MARGIN_POINTS: f64 = 0.2;
+
+#[test]
+fn the_reference_trace_misses_as_often_as_elsewhere() {
+    let tables = FlatTables::new();
+    let mut mmu = Mmu::new(reference_config());
+    mmu.write_cr3(tables.cr3());
+    let mut trace = Trace::new(1);
+    for _ in 0..ACCESSES / 100_000 {
+        let piece: Vec<u64> = trace.by_ref().take(100_000).collect();
+        replay(&mut mmu, &tables, &piece);
+    }
+    let counters = mmu.counters();
+    assert_eq!(counters.accesses, ACCESSES);
+    let percent = |part: u64| 100.0 * part as f64 / ACCESSES as f64;
+    let (first, both) = (percent(counters.l1_misses), percent(counters.walks));
+    assert!((first - 49.9).abs() <= MARGIN_POINTS, "{first:.2} % miss the first level");
+    assert!((both - 44.0).abs() <= MARGIN_POINTS, "{both:.2} % miss both");
 }
