@@ -121,7 +121,7 @@ pub(crate) const QUANTITIES: &[Quantity] = &[
     always(measure("score a second", RunOutcome::rate)),
     measure("milliseconds, start and end included", |o| Some(1e3 * o.elapsed_seconds)),
     always(count("flush interrupts sent", |o| o.ipis.sent)),
-    always(events("  of them needed", |o| needed(o.flushes.interrupts))),
+    always(events("  of them needed at once", |o| needed(o.flushes.interrupts))),
     always(count("flushes", |o| o.flushes.flushes)),
     count("  other CPUs of the set left alone", |o| o.flushes.left_alone),
     always(count("  of everything", |o| o.flushes.full_flushes)),
@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn a_part_is_named_with_what_it_is_a_part_of() {
         let titles: Vec<_> = QUANTITIES.iter().map(Quantity::full_title).collect();
-        assert!(titles.contains(&"flush interrupts sent: of them needed".into()));
+        assert!(titles.contains(&"flush interrupts sent: of them needed at once".into()));
         assert!(titles.contains(&"pages invalidated singly: of them needed".into()));
         assert!(titles.contains(&"busy cycles: user".into()));
         let again = |title: &String| titles.iter().filter(|other| *other == title).count() > 1;
