@@ -30,6 +30,15 @@ impl Machine {
 
     /// Ends the operation of the CPU that executes: what it has promised must hold now.
     pub(crate) fn end(&mut self) {
+        self.end_on(0..self.cpus.len());
+    }
+
+    /// Ends an operation that promises something for the CPU alone that executes.
+    pub(crate) fn end_here(&mut self) {
+        self.end_on(self.current..self.current + 1);
+    }
+
+    fn end_on(&mut self, cpus: Range<usize>) {
         let id = self.cpus[self.current].op;
         let step = self.step;
         self.cpus[self.current].act();
@@ -37,7 +46,7 @@ impl Machine {
         op.ended = Some(step);
         let op = op.clone();
         let isolation = self.isolation;
-        for entry in self.cpus.iter_mut().flat_map(|core| &mut core.tlb.entries) {
+        for entry in self.cpus[cpus].iter_mut().flat_map(|core| &mut core.tlb.entries) {
             let Some(revoked) = entry.life.revoked else { continue };
             let is_promised = revoked.step < op.began && op.covers(entry, isolation);
             if entry.life.promised_by.is_none() && (revoked.op == id || is_promised) {

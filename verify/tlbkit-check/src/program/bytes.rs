@@ -2,7 +2,7 @@
 
 use super::pages::{GIANTS, PAGES};
 use super::small::shared;
-use super::{Access, Content, Op, Program, Rights};
+use super::{Access, Content, FlushedBy, Op, Program, Rights, TakenBy};
 
 /// Reads bytes one by one; zeros follow the last.
 pub(crate) struct Bytes<'b>(std::slice::Iter<'b, u8>);
@@ -121,12 +121,25 @@ fn beside_giants(bytes: &mut Bytes<'_>) -> Op {
     match bytes.below(8) {
         0 => Op::GiantMap,
         1 => Op::GiantUnmap,
-        2..=3 => Op::Touch(GIANTS + bytes.below(2), [Access::Read, Access::Write][usize::from(bytes.below(2))]),
+        2 => tree(bytes),
+        3 => Op::Touch(GIANTS + bytes.below(2), [Access::Read, Access::Write][usize::from(bytes.below(2))]),
         _ => match later(bytes) {
             Op::Unmap(page, count) => Op::DontNeed(page, count),
             Op::Clear | Op::Fork | Op::Exit => Op::GiantUnmap,
             op => op,
         },
+    }
+}
+
+/// What is done to page tables of the little kernel's own.
+fn tree(bytes: &mut Bytes<'_>) -> Op {
+    let (taken, flushed) = (bytes.below(TakenBy::ALL.len() as u8), bytes.below(FlushedBy::ALL.len() as u8));
+    match bytes.below(5) {
+        0 => Op::TreeEnter,
+        1 => Op::TreeTake(TakenBy::ALL[usize::from(taken)]),
+        2 => Op::KernelTreeEnter,
+        3 => Op::KernelTreeTake(TakenBy::ALL[usize::from(taken)]),
+        _ => Op::OwnPage(FlushedBy::ALL[usize::from(flushed)]),
     }
 }
 
@@ -168,7 +181,8 @@ mod tests {
 
     kinds! {
         Run, Idle, KernelTables, Map, Touch, Compute, Unmap, Protect, DontNeed, Evict, Withdraw, Settle, Poll, Adopt,
-        Forget, FlushHere, PassIds, Fork, Clear, Exit, GiantMap, GiantUnmap, KernelMap, KernelUnmap,
+        Forget, FlushHere, PassIds, Fork, Clear, Exit, GiantMap, GiantUnmap, TreeEnter, TreeTake, KernelTreeEnter,
+        KernelTreeTake, OwnPage, KernelMap, KernelUnmap,
         KernelTake, KernelWithdraw, Borrow, Offline,
         Stop, Die, Ceiling, DeferUserFlush
     }

@@ -6,7 +6,7 @@ use std::ops::Range;
 use tlbkit::PAGE_BYTES;
 use tlbkit_pmap::KernelWindow;
 
-use super::Program;
+use super::{Program, Tree};
 use crate::digest::mix;
 
 /// How far a space has come to its end.
@@ -46,6 +46,10 @@ pub(crate) struct Kernel {
     mapped: Cell<u64>,
     /// The space that has the pages of 1 GiB.
     pub(super) giants: Cell<Option<usize>>,
+    /// The page tables of the little kernel's own: in the kernel half, and in a space.
+    trees: [Cell<Option<Tree>>; 2],
+    /// CPUs that change a page of their own in one.
+    tree_users: Cell<u32>,
     pub(super) busy: Cell<usize>,
 }
 
@@ -67,6 +71,8 @@ impl Kernel {
             windows_lock: Cell::new(false),
             mapped: Cell::new(0),
             giants: Cell::new(None),
+            trees: Default::default(),
+            tree_users: Cell::new(0),
             busy: Cell::new(cpus),
         }
     }
@@ -146,6 +152,25 @@ impl Kernel {
         self.windows_lock.set(false);
     }
 
+    /// Where the tree of a space is kept, or that of the kernel half.
+    pub(super) fn tree(&self, is_of_space: bool) -> &Cell<Option<Tree>> {
+        &self.trees[usize::from(is_of_space)]
+    }
+
+    /// A CPU changes a page of its own: no tree goes from here on.
+    pub(super) fn use_tree(&self) {
+        self.tree_users.set(self.tree_users.get() + 1);
+    }
+
+    /// One less does.
+    pub(super) fn unuse_tree(&self) {
+        self.tree_users.set(self.tree_users.get() - 1);
+    }
+
+    pub(super) fn is_tree_used(&self) -> bool {
+        self.tree_users.get() != 0
+    }
+
     /// The spaces that have come so far.
     pub(crate) fn ended(&self, end: End) -> impl Iterator<Item = usize> {
         self.ends.iter().enumerate().filter(move |(_, found)| found.get() == end).map(|(space, _)| space)
@@ -185,7 +210,9 @@ impl Kernel {
             .zip(&self.alive)
             .map(|(users, alive)| u64::from(users.get()) << 1 | u64::from(alive.get()));
         let made = self.made.get() as u64 | (self.windows.borrow().len() as u64) << 32 | self.mapped.get() << 48;
-        let windows = u64::from(self.window_users.get()) << 1 | u64::from(self.windows_lock.get());
+        let trees = self.trees.iter().map(|tree| tree.get().map_or(0, |tree| 1 + tree.space.map_or(0, |n| n as u64)));
+        let trees = trees.fold(u64::from(self.tree_users.get()), |digest, tree| digest << 8 | tree);
+        let windows = u64::from(self.window_users.get()) << 1 | u64::from(self.windows_lock.get()) | trees << 32;
         spaces.fold(mix(windows, made), mix)
     }
 

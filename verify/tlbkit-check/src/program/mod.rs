@@ -5,6 +5,7 @@
 
 pub(crate) mod bytes;
 mod calls;
+mod direct;
 pub(crate) mod execute;
 mod generate;
 mod giant;
@@ -17,6 +18,9 @@ mod small;
 mod tasks;
 pub(crate) mod wind_up;
 mod window;
+
+pub use direct::{FlushedBy, TakenBy};
+pub(crate) use direct::Tree;
 
 /// Which access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -98,6 +102,16 @@ pub enum Op {
     GiantMap,
     /// Unmaps those, by one flush.
     GiantUnmap,
+    /// Enters page tables of the little kernel's own in the space, unless some space has them.
+    TreeEnter,
+    /// Takes those out, flushes and frees them.
+    TreeTake(TakenBy),
+    /// Enters page tables of the little kernel's own in the kernel half, unless there are some.
+    KernelTreeEnter,
+    /// Takes those out, flushes and frees them.
+    KernelTreeTake(TakenBy),
+    /// Takes out a page that only this CPU uses and flushes it here, or enters it again.
+    OwnPage(FlushedBy),
     /// Maps a window of kernel addresses.
     KernelMap,
     /// Unmaps the newest window.

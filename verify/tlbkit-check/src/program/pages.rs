@@ -19,6 +19,12 @@ pub(super) const GIANTS: u8 = 15;
 /// A count of pages: from the one that is named on, all that there are.
 pub(super) const ALL: u8 = u8::MAX;
 
+/// Where a space may have a tree of the little kernel's own: two page tables' worth.
+pub(super) const TREE: Range<u64> = 3 << 30..(3 << 30) + (2 << 21);
+/// The same in the kernel half, beside the windows.
+pub(super) const KERNEL_TREE: Range<u64> = KERNEL_TREE_START..KERNEL_TREE_START + (2 << 21);
+const KERNEL_TREE_START: u64 = 0xffff_9000_c000_0000;
+
 /// The addresses of those two pages.
 pub(super) const GIANT_RANGE: Range<u64> = 1 << 30..3 << 30;
 

@@ -12,6 +12,7 @@ impl World<'_> {
         if let Some(space) = self.kernel.giants.get() {
             self.unmap_giants(0, space);
         }
+        self.take_trees();
         while self.kernel.has_windows() {
             self.unmap_window(0);
         }
