@@ -110,6 +110,10 @@ impl PhysicalMemory for Bus<'_> {
         memory::file_page(index)
     }
 
+    fn fault_around(&self) -> u64 {
+        self.machine.borrow().fault_around
+    }
+
     fn zero_page(&self) -> PhysAddr {
         memory::zero_page()
     }

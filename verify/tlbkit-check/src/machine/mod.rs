@@ -75,6 +75,8 @@ pub(crate) struct Machine {
     pub(crate) errata: Errata,
     pub(crate) late: Late,
     pub(crate) patience_turns: u32,
+    /// Pages that a load of a file maps around it.
+    pub(crate) fault_around: u64,
     /// Whether each space has a table for user mode beside the kernel's.
     pub(crate) isolation: Isolation,
     /// The CPU that executes.
@@ -157,6 +159,7 @@ impl Machine {
             errata: config.errata,
             late: config.late,
             patience_turns: config.patience_turns,
+            fault_around: 1,
             isolation,
             current: 0,
             granted: None,

@@ -36,6 +36,17 @@ impl Port<'_, '_> {
         }
     }
 
+    /// An interrupt that is on its way may come just before interrupts go off.
+    fn take_pending(&self) {
+        let is_pending = {
+            let machine = self.world.machine.borrow();
+            machine.is_live && machine.cpus[self.cpu].irqs == Irqs::On && machine.cpus[self.cpu].interrupts != 0
+        };
+        if is_pending {
+            self.world.pause();
+        }
+    }
+
     fn interrupt(&self, to: usize) {
         let mut machine = self.world.machine.borrow_mut();
         machine.interrupts_sent += 1;
@@ -126,6 +137,7 @@ impl<'k> Hardware for Port<'_, 'k> {
     }
 
     fn with_irqs_off<R>(&self, f: impl FnOnce(&IrqsOff) -> R) -> R {
+        self.take_pending();
         let set = |irqs| {
             let mut machine = self.world.machine.borrow_mut();
             std::mem::replace(&mut machine.cpus[self.cpu].irqs, irqs)

@@ -5,8 +5,8 @@
 use std::ops::Range;
 
 use tlbkit::{
-    Flushed, Hardware, Isolation, PAGE_BYTES, PhysAddr, Reason, Scope, Stride, Tables, TlbBatch, TlbGather, Translations,
-    VirtAddr,
+    Flushed, Hardware, Isolation, PAGE_BYTES, PhysAddr, Reason, Scope, Stride, Tables, TlbBatch, TlbGather,
+    Translations, VirtAddr,
 };
 use tlbkit_arch::{Pte, entry_at};
 use tlbkit_pmap::{Frame, Memory, Purpose};
@@ -30,10 +30,13 @@ pub enum TakenBy {
     RangeAlone,
     /// A batch.
     Batch,
+    /// A batch that was used before.
+    BatchReused,
 }
 
 impl TakenBy {
-    pub(super) const ALL: [Self; 5] = [Self::Gather, Self::GatherOfPages, Self::Range, Self::RangeAlone, Self::Batch];
+    pub(super) const ALL: [Self; 6] =
+        [Self::Gather, Self::GatherOfPages, Self::Range, Self::RangeAlone, Self::Batch, Self::BatchReused];
 }
 
 /// How a CPU flushes the page that is its own.
@@ -99,9 +102,12 @@ impl<'k> World<'k> {
             // Another CPU was faster.
             return self.free(&tree);
         }
+        // It does not go before it is there.
+        self.kernel.use_tree();
         slot.set(Some(tree));
         self.bus().store(top, Pte::new(tree.upper, TABLE_BITS).0);
         self.machine.borrow_mut().drain();
+        self.kernel.unuse_tree();
         let own = (0..self.issued.len() as u64 + FIRST_OWN).map(|n| n * PAGE_BYTES);
         let addresses = own.chain(tree.large.map(|_| Stride::Page2M.bytes()));
         addresses.for_each(|offset| self.machine.borrow_mut().watch(range_of(space).start + offset));
@@ -138,7 +144,8 @@ impl<'k> World<'k> {
         let space = match by {
             FlushedBy::KernelPage | FlushedBy::Everything => None,
             FlushedBy::Page | FlushedBy::Loaded => match self.kernel.runs(cpu) {
-                None => return,
+                // What is held in lazy TLB mode may be flushed, too.
+                None => return self.with_cpu(cpu, |handle| handle.flush_loaded_on_this_cpu()),
                 space => space,
             },
         };
@@ -159,6 +166,22 @@ impl<'k> World<'k> {
         } else {
             self.bus().store(entry, Pte::new(file_page(0), self.leaf_bits(space) & !Pte::WRITE).0);
             self.machine.borrow_mut().end_here();
+        }
+        self.kernel.unuse_tree();
+    }
+
+    /// Takes the right to write from the page that everybody uses, and flushes that; or gives it back.
+    pub(super) fn protect_tree(&self, cpu: usize, space: usize) {
+        let Some(tree) = self.kernel.tree(true).get().filter(|tree| tree.space == Some(space)) else { return };
+        self.kernel.use_tree();
+        let old = Pte(self.bus().load(tree.lower));
+        if old.has(Pte::WRITE) {
+            self.revoke(cpu, space, "narrow", &(0..0), |handle, vm| {
+                self.bus().swap(tree.lower, old.without(Pte::WRITE).0);
+                handle.flush_range(vm.space(), VirtAddr(TREE.start), 1, Stride::Page4K, Reason::WriteProtect);
+            });
+        } else {
+            self.bus().store(tree.lower, old.with(Pte::WRITE).0);
         }
         self.kernel.unuse_tree();
     }
@@ -214,9 +237,12 @@ impl<'k> World<'k> {
                     whole();
                 }
             }
-            TakenBy::Batch => {
+            TakenBy::Batch | TakenBy::BatchReused => {
                 let mut batch = TlbBatch::new(Vec::new());
                 batch.revoke(handle, space);
+                if by == TakenBy::BatchReused {
+                    batch.flush_and_reuse(handle, Reason::RemovePte, |frames| frames.clear());
+                }
                 batch.unmap_table(handle, space, small(tree.lower));
                 batch.unmap_table(handle, space, small(tree.upper));
                 forget(batch.flush(handle, Reason::RemovePte));

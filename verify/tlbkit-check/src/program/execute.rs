@@ -75,6 +75,7 @@ impl World<'_> {
             Op::KernelWithdraw(page, count) => self.withdraw_from_window(cpu, page, count),
             Op::Evict(page, count) => self.evict(cpu, &pages::range(page, count)),
             Op::FlushHere(page, count) => self.flush_here(cpu, &pages::range(page, count)),
+            Op::FaultAround(pages) => self.machine.borrow_mut().fault_around = u64::from(pages),
             Op::Ceiling(pages) => self.tlb.knobs().set_ceiling(u32::from(pages)),
             Op::PassIds(count) => (0..count).for_each(|_| _ = self.tlb.fresh_id()),
             Op::DeferUserFlush => self.tlb.knobs().set_user_flush(UserFlush::DeferredCr3),
@@ -101,6 +102,7 @@ impl World<'_> {
             Op::GiantMap => self.map_giants(space),
             Op::GiantUnmap => self.unmap_giants(cpu, space),
             Op::TreeEnter => self.enter_tree(Some(space)),
+            Op::TreeProtect => self.protect_tree(cpu, space),
             Op::TreeTake(by) => self.take_tree(cpu, Some(space), by),
             _ => {}
         }

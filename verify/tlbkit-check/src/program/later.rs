@@ -1,5 +1,6 @@
 //! More programs with names, for seeds of the later family.
 
+use super::own;
 use super::pages::{ALL as EVERY_PAGE, FAR, GIANTS, TOP};
 use super::small::{Named, named, shared};
 use super::{Access, Content, Op, Program, Rights};
@@ -27,6 +28,26 @@ pub(super) const ALL: &[Named] = &[
     named("all-slots", "more spaces than a CPU has ASIDs, each changed while it is away", all_slots),
     named("far-and-top", "pages 16 TiB apart, and the last ones of the user half, go in one call", far_and_top),
     named("two-giants", "two neighbouring pages of 1 GiB are unmapped by one flush", two_giants),
+    named("trees", "page tables of a space and of the kernel are freed by each call that can", own::trees),
+    named(
+        "kernel-tree",
+        "a page table of the kernel goes whose pages CPUs have cached in two spaces",
+        own::kernel_tree,
+    ),
+    named("lazy-trees", "page tables are freed by a batch, a range or a gather while CPUs are lazy", own::lazy_trees),
+    named("alone", "a CPU frees page tables and asks nobody, while others are lazy in the space", own::alone),
+    named("own-pages", "CPUs flush pages that they alone use", own::own_pages),
+    named("flush-range", "a page loses a right by a flush of one range", own::flush_range),
+    named("borrow-return", "a space is changed while its CPU uses a foreign one", own::borrow_return),
+    named("fork-writers", "two threads write a page while it is shared with a child", own::fork_writers),
+    named("fault-around", "pages of a file are mapped around one that another CPU is copying", own::fault_around),
+    named("forgotten-end", "a space ends of which a flush was issued and forgotten", own::forgotten_end),
+    named(
+        "lazy-kernel-next",
+        "a space ends while lazy CPUs leave it for the kernel's tables and go on",
+        own::lazy_kernel_next,
+    ),
+    named("lazy-flush", "a lazy CPU flushes what it has loaded just when it must leave that", own::lazy_flush),
 ];
 
 fn issue_adopt() -> Program {

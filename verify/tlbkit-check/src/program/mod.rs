@@ -13,14 +13,15 @@ pub(crate) mod kernel;
 mod later;
 pub mod named;
 mod outstanding;
+mod own;
 mod pages;
 mod small;
 mod tasks;
 pub(crate) mod wind_up;
 mod window;
 
-pub use direct::{FlushedBy, TakenBy};
 pub(crate) use direct::Tree;
+pub use direct::{FlushedBy, TakenBy};
 
 /// Which access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -106,6 +107,8 @@ pub enum Op {
     TreeEnter,
     /// Takes those out, flushes and frees them.
     TreeTake(TakenBy),
+    /// Takes the right to write from the page of those that everybody uses, and flushes; or gives it back.
+    TreeProtect,
     /// Enters page tables of the little kernel's own in the kernel half, unless there are some.
     KernelTreeEnter,
     /// Takes those out, flushes and frees them.
@@ -129,6 +132,8 @@ pub enum Op {
     Stop(u8),
     /// Is stopped by force, declared so after some steps, and never comes back.
     Die(u8),
+    /// A load of a file maps so many pages around it from now on.
+    FaultAround(u8),
     /// Sets the ceiling, in pages.
     Ceiling(u8),
     /// Flushes user halves by the next CR3 write from now on.
