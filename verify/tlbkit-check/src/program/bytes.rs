@@ -134,13 +134,14 @@ fn beside_giants(bytes: &mut Bytes<'_>) -> Op {
 /// What is done to page tables of the little kernel's own.
 fn tree(bytes: &mut Bytes<'_>) -> Op {
     let (taken, flushed) = (bytes.below(TakenBy::ALL.len() as u8), bytes.below(FlushedBy::ALL.len() as u8));
-    match bytes.below(7) {
+    match bytes.below(8) {
         0 => Op::TreeEnter,
         1 => Op::TreeTake(TakenBy::ALL[usize::from(taken)]),
         2 => Op::KernelTreeEnter,
         3 => Op::KernelTreeTake(TakenBy::ALL[usize::from(taken)]),
         4 => Op::TreeProtect,
         5 => Op::FaultAround(1 << bytes.below(3)),
+        6 => Op::Reenter(page(bytes), rights(bytes)),
         _ => Op::OwnPage(FlushedBy::ALL[usize::from(flushed)]),
     }
 }
@@ -183,8 +184,8 @@ mod tests {
 
     kinds! {
         Run, Idle, KernelTables, Map, Touch, Compute, Unmap, Protect, DontNeed, Evict, Withdraw, Settle, Poll, Adopt,
-        Forget, FlushHere, PassIds, Fork, Clear, Exit, GiantMap, GiantUnmap, TreeEnter, TreeTake, TreeProtect,
-        KernelTreeEnter, KernelTreeTake, OwnPage, KernelMap, KernelUnmap, KernelTake, KernelWithdraw, Borrow, Offline,
+        Forget, FlushHere, PassIds, Fork, Clear, Exit, GiantMap, GiantUnmap, Reenter, TreeEnter, TreeTake,
+        TreeProtect,         KernelTreeEnter, KernelTreeTake, OwnPage, KernelMap, KernelUnmap, KernelTake, KernelWithdraw, Borrow, Offline,
         Stop, Die, FaultAround, Ceiling, DeferUserFlush
     }
 

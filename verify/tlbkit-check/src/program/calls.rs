@@ -3,7 +3,8 @@
 use std::ops::Range;
 
 use tlbkit::{Hardware, PAGE_BYTES, SpaceToken, Stride, VirtAddr};
-use tlbkit_pmap::{Backing, Eviction, Fault, KernelWindow, Protection, Region, USER_END, Vm};
+use tlbkit_arch::entry_at;
+use tlbkit_pmap::{Backing, Eviction, Fault, Frame, KernelWindow, Memory, Protection, Pte, Region, USER_END, Vm, pte};
 
 use super::{Access, Content, Rights, pages};
 use crate::machine::core::Mode;
@@ -148,6 +149,27 @@ impl<'k> World<'k> {
 
     pub(super) fn clear(&self, cpu: usize, space: usize) {
         self.change(cpu, space, "clear", &(0..USER_END), |handle, vm| vm.clear(&handle, &self.bus()));
+    }
+
+    /// Enters the frame that a private page has again, with other rights.
+    pub(super) fn enter_again(&self, cpu: usize, space: usize, va: u64, rights: Rights) {
+        let write = if rights == Rights::ReadWrite { Pte::WRITE } else { 0 };
+        self.revoke(cpu, space, "enter", &(0..0), |handle, vm| {
+            // Loads alone, between which nobody acts: the frame is still there when it is shared.
+            let below = |table, level| {
+                let pte = Pte(self.bus().load(entry_at(table, VirtAddr(va), level)));
+                (pte.has(Pte::PRESENT) && (level == 1 || !pte.has(Pte::LARGE))).then_some(pte)
+            };
+            let table =
+                [4, 3, 2].into_iter().try_fold(vm.space().root(), |table, level| Some(below(table, level)?.frame()));
+            let leaf = table.and_then(|table| below(table, 1));
+            let is_ours = |pte: &Pte| [pte::COW, pte::ZERO, pte::SHARED].iter().all(|&bit| !pte.has(bit));
+            let Some(pte) = leaf.filter(is_ours) else { return };
+            self.bus().share(pte.frame());
+            let frame = Frame { at: pte.frame(), shift: 12 };
+            // No memory: nothing was done.
+            let _made = vm.enter(&handle, &self.bus(), va, frame, pte.without(Pte::WRITE).with(write).bits());
+        });
     }
 
     /// Maps the next two pages of the file into the kernel's addresses, and reads through them: the window that had the

@@ -96,6 +96,7 @@ impl World<'_> {
             Op::Unmap(page, count) => self.unmap(cpu, space, &pages::range(page, count)),
             Op::Protect(page, count, rights) => self.protect(cpu, space, &pages::range(page, count), rights),
             Op::DontNeed(page, count) => self.dontneed(cpu, space, &pages::range(page, count)),
+            Op::Reenter(page, rights) => self.enter_again(cpu, space, pages::address(page), rights),
             Op::Clear => self.clear(cpu, space),
             Op::Fork => self.fork(cpu, space),
             Op::Exit => self.exit(cpu, space),

@@ -41,6 +41,7 @@ pub(super) const ALL: &[Named] = &[
     named("borrow-return", "a space is changed while its CPU uses a foreign one", own::borrow_return),
     named("fork-writers", "two threads write a page while it is shared with a child", own::fork_writers),
     named("fault-around", "pages of a file are mapped around one that another CPU is copying", own::fault_around),
+    named("enter-again", "a frame is entered where it is, with fewer rights and with all", own::enter_again),
     named("forgotten-end", "a space ends of which a flush was issued and forgotten", own::forgotten_end),
     named(
         "lazy-kernel-next",

@@ -103,6 +103,8 @@ pub enum Op {
     GiantMap,
     /// Unmaps those, by one flush.
     GiantUnmap,
+    /// Enters the frame that a page has again, with other rights: read, or read and write.
+    Reenter(u8, Rights),
     /// Enters page tables of the little kernel's own in the space, unless some space has them.
     TreeEnter,
     /// Takes those out, flushes and frees them.

@@ -1,7 +1,7 @@
 //! Programs with names that make calls of the protocol by themselves, beside the page tables of `tlbkit-pmap`.
 
 use super::small::shared;
-use super::{Access, Content, FlushedBy, Op, Program, TakenBy};
+use super::{Access, Content, FlushedBy, Op, Program, Rights, TakenBy};
 use Access::{Read, Write};
 
 /// Both trees come and go in every way, while CPUs have been in two spaces and in the kernel's own tables.
@@ -77,6 +77,13 @@ pub(super) fn fault_around() -> Program {
     let reader = vec![Op::Touch(0, Read), Op::Touch(1, Read), Op::DontNeed(0, 4), Op::Touch(2, Read)];
     let writer = |page: u8| [Op::Touch(page, Write), Op::Touch(page, Read), Op::Touch(3 - page, Read)].repeat(3);
     Program { setup, cpus: vec![reader, writer(1), writer(2)] }
+}
+
+/// A page's own frame is entered again with fewer rights, and with all.
+pub(super) fn enter_again() -> Program {
+    let owner = [Op::Reenter(0, Rights::Read), Op::Reenter(0, Rights::ReadWrite), Op::Touch(0, Write)].repeat(2);
+    let user = vec![Op::Touch(0, Write), Op::Compute(3), Op::Touch(0, Write), Op::Idle, Op::Run(0), Op::Compute(3)];
+    Program { setup: shared(1, 2), cpus: vec![owner, user.clone(), user] }
 }
 
 /// What was issued is forgotten, and its space ends while the CPU that was asked takes the request late.
