@@ -41,8 +41,8 @@ enum What {
 
 /// What is asked for on the command line.
 struct Wish<'a> {
-    /// Only the mutants whose name contains this.
-    only: Option<&'a str>,
+    /// Only the mutants whose name contains one of these; all if there are none.
+    only: Vec<&'a str>,
     what: What,
     /// How often the budget is spent on the protocol as it is.
     clean_times: u64,
@@ -74,7 +74,7 @@ fn search(root: &Path, wish: &Wish<'_>) -> Result<bool> {
     );
     let jobs = bench.jobs(&patches);
     if jobs.is_empty() {
-        bail!("no bug of `verify/mutants/` has `{}` in its name", wish.only.unwrap_or_default());
+        bail!("no bug of `verify/mutants/` has `{}` in its name", wish.only.join("` or `"));
     }
     let jobs = Mutex::new(VecDeque::from(jobs));
     let take = |end: fn(&mut VecDeque<_>) -> _| end(&mut jobs.lock().unwrap_or_else(PoisonError::into_inner));
@@ -116,7 +116,8 @@ impl Bench<'_> {
     /// What is wished for. What needs one build stands together, and the one that takes longest, at the end.
     fn jobs<'p>(&self, patches: &'p [Patch]) -> Vec<Job<'p>> {
         let is_wanted = |patch: &&Patch| {
-            self.wish.what == What::Everything && self.wish.only.is_none_or(|part| patch.name.contains(part))
+            self.wish.what == What::Everything
+                && (self.wish.only.is_empty() || self.wish.only.iter().any(|part| patch.name.contains(part)))
         };
         let wanted: Vec<&Patch> = patches.iter().filter(is_wanted).collect();
         let is_clean_wanted = self.wish.what == What::Clean || wanted.iter().any(|patch| patch.build() != Build::Tests);
@@ -191,16 +192,19 @@ fn all_patches(root: &Path) -> Result<Vec<Patch>> {
 }
 
 fn parse(args: &[String]) -> Result<Wish<'_>> {
-    let mut wish = Wish { only: None, what: What::Everything, clean_times: CLEAN_TIMES };
+    let mut wish = Wish { only: Vec::new(), what: What::Everything, clean_times: CLEAN_TIMES };
     for arg in args {
         match arg.as_str() {
             "--quick" => wish.clean_times = 1,
             "--clean" => wish.what = What::Clean,
             flag if flag.starts_with('-') => {
-                bail!("`mutants` takes `--quick`, `--clean` and a name, got `{flag}`")
+                bail!("`mutants` takes `--quick`, `--clean` and names, got `{flag}`")
             }
             // Who asks for one bug does not ask for millions of seeds without it.
-            name => (wish.only, wish.clean_times) = (Some(name), 1),
+            name => {
+                wish.only.push(name);
+                wish.clean_times = 1;
+            }
         }
     }
     Ok(wish)

@@ -2,7 +2,7 @@
 
 use super::pages::{GIANTS, PAGES};
 use super::small::shared;
-use super::{Access, Content, FlushedBy, Op, Program, Rights, TakenBy};
+use super::{Access, Content, FlushedBy, Leaves, Op, Program, Rights, TakenBy};
 
 /// Reads bytes one by one; zeros follow the last.
 pub(crate) struct Bytes<'b>(std::slice::Iter<'b, u8>);
@@ -133,11 +133,12 @@ fn beside_giants(bytes: &mut Bytes<'_>) -> Op {
 
 /// What is done to page tables of the little kernel's own.
 fn tree(bytes: &mut Bytes<'_>) -> Op {
+    let leaves = [Leaves::Small, Leaves::Both][usize::from(bytes.below(2))];
     let (taken, flushed) = (bytes.below(TakenBy::ALL.len() as u8), bytes.below(FlushedBy::ALL.len() as u8));
     match bytes.below(8) {
-        0 => Op::TreeEnter,
+        0 => Op::TreeEnter(leaves),
         1 => Op::TreeTake(TakenBy::ALL[usize::from(taken)]),
-        2 => Op::KernelTreeEnter,
+        2 => Op::KernelTreeEnter(leaves),
         3 => Op::KernelTreeTake(TakenBy::ALL[usize::from(taken)]),
         4 => Op::TreeProtect,
         5 => Op::FaultAround(1 << bytes.below(3)),

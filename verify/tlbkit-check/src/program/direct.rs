@@ -16,6 +16,15 @@ use crate::machine::memory::file_page;
 use crate::machine::port::Protocol;
 use crate::machine::world::{Space, World};
 
+/// What a tree maps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Leaves {
+    /// Base pages.
+    Small,
+    /// These and a large page, if there is a frame for it.
+    Both,
+}
+
 /// How a tree is taken out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TakenBy {
@@ -56,8 +65,8 @@ impl FlushedBy {
     pub(super) const ALL: [Self; 4] = [Self::KernelPage, Self::Everything, Self::Page, Self::Loaded];
 }
 
-/// Page tables of the little kernel's own: a table whose first entry leads to another one, and whose second maps a
-/// large page, if there was a frame for it.
+/// Page tables of the little kernel's own: a table whose first entry leads to another one, and whose second may map a
+/// large page.
 #[derive(Clone, Copy)]
 pub(crate) struct Tree {
     /// The space that has it; none for that of the kernel.
@@ -76,7 +85,7 @@ const FIRST_OWN: u64 = 1;
 
 impl<'k> World<'k> {
     /// Enters a tree in the kernel half, or in `space`, unless there is one.
-    pub(super) fn enter_tree(&self, space: Option<usize>) {
+    pub(super) fn enter_tree(&self, space: Option<usize>, leaves: Leaves) {
         let slot = self.kernel.tree(space.is_some());
         let Some(top) = self.top_entry(space) else { return };
         if slot.get().is_some() {
@@ -86,7 +95,8 @@ impl<'k> World<'k> {
         let [Some(upper), Some(lower), Some(page)] = frames else {
             return frames.into_iter().flatten().for_each(|frame| self.bus().put(frame));
         };
-        let large = self.bus().alloc(21, Purpose::Data).map(|frame| frame.at);
+        let large = if leaves == Leaves::Both { self.bus().alloc(21, Purpose::Data) } else { None };
+        let large = large.map(|frame| frame.at);
         let tree = Tree { space, upper: upper.at, lower: lower.at, page: page.at, large };
         let bits = self.leaf_bits(space);
         let store = |table: PhysAddr, index: u64, pte: Pte| self.bus().store(PhysAddr(table.0 + 8 * index), pte.0);
@@ -241,10 +251,13 @@ impl<'k> World<'k> {
                 let mut batch = TlbBatch::new(Vec::new());
                 batch.revoke(handle, space);
                 if by == TakenBy::BatchReused {
-                    batch.flush_and_reuse(handle, Reason::RemovePte, |frames| frames.clear());
+                    batch.flush_and_reuse(handle, Reason::RemovePte, Vec::clear);
                 }
                 batch.unmap_table(handle, space, small(tree.lower));
                 batch.unmap_table(handle, space, small(tree.upper));
+                if by == TakenBy::BatchReused {
+                    return batch.flush_and_reuse(handle, Reason::RemovePte, Vec::clear);
+                }
                 forget(batch.flush(handle, Reason::RemovePte));
             }
         }

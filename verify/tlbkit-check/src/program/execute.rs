@@ -68,7 +68,7 @@ impl World<'_> {
             Op::Die(steps) => self.die(cpu, steps),
             Op::KernelMap => self.map_window(cpu),
             Op::KernelUnmap => self.unmap_window(cpu),
-            Op::KernelTreeEnter => self.enter_tree(None),
+            Op::KernelTreeEnter(leaves) => self.enter_tree(None, leaves),
             Op::KernelTreeTake(by) => self.take_tree(cpu, None, by),
             Op::OwnPage(by) => self.change_own_page(cpu, by),
             Op::KernelTake(page, count) => self.take_from_window(cpu, page, count),
@@ -102,7 +102,7 @@ impl World<'_> {
             Op::Exit => self.exit(cpu, space),
             Op::GiantMap => self.map_giants(space),
             Op::GiantUnmap => self.unmap_giants(cpu, space),
-            Op::TreeEnter => self.enter_tree(Some(space)),
+            Op::TreeEnter(leaves) => self.enter_tree(Some(space), leaves),
             Op::TreeProtect => self.protect_tree(cpu, space),
             Op::TreeTake(by) => self.take_tree(cpu, Some(space), by),
             _ => {}

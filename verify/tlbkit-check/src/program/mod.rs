@@ -21,7 +21,7 @@ pub(crate) mod wind_up;
 mod window;
 
 pub(crate) use direct::Tree;
-pub use direct::{FlushedBy, TakenBy};
+pub use direct::{FlushedBy, Leaves, TakenBy};
 
 /// Which access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -106,13 +106,13 @@ pub enum Op {
     /// Enters the frame that a page has again, with other rights: read, or read and write.
     Reenter(u8, Rights),
     /// Enters page tables of the little kernel's own in the space, unless some space has them.
-    TreeEnter,
+    TreeEnter(Leaves),
     /// Takes those out, flushes and frees them.
     TreeTake(TakenBy),
     /// Takes the right to write from the page of those that everybody uses, and flushes; or gives it back.
     TreeProtect,
     /// Enters page tables of the little kernel's own in the kernel half, unless there are some.
-    KernelTreeEnter,
+    KernelTreeEnter(Leaves),
     /// Takes those out, flushes and frees them.
     KernelTreeTake(TakenBy),
     /// Takes out a page that only this CPU uses and flushes it here, or enters it again.

@@ -1,17 +1,19 @@
 //! Programs with names that make calls of the protocol by themselves, beside the page tables of `tlbkit-pmap`.
 
 use super::small::shared;
-use super::{Access, Content, FlushedBy, Op, Program, Rights, TakenBy};
+use super::{Access, Content, FlushedBy, Leaves, Op, Program, Rights, TakenBy};
 use Access::{Read, Write};
+use Leaves::{Both, Small};
 
 /// Both trees come and go in every way, while CPUs have been in two spaces and in the kernel's own tables.
 pub(super) fn trees() -> Program {
     let mut setup = shared(1, 2);
     setup.extend([Op::KernelTables, Op::Run(1), Op::Run(0)].map(|op| (2, op)));
-    setup.extend([(0, Op::TreeEnter), (0, Op::KernelTreeEnter)]);
-    let again = |by| [Op::TreeTake(by), Op::TreeEnter];
+    setup.extend([(0, Op::TreeEnter(Both)), (0, Op::KernelTreeEnter(Both))]);
+    let again = |by| [Op::TreeTake(by), Op::TreeEnter(Both)];
     let owner = [TakenBy::Gather, TakenBy::Range, TakenBy::Batch].map(again).concat();
-    let kernel = [TakenBy::Gather, TakenBy::GatherOfPages].map(|by| [Op::KernelTreeTake(by), Op::KernelTreeEnter]);
+    let kernel =
+        [TakenBy::Gather, TakenBy::GatherOfPages].map(|by| [Op::KernelTreeTake(by), Op::KernelTreeEnter(Both)]);
     let kernel = [kernel.concat(), vec![Op::TreeTake(TakenBy::GatherOfPages)]].concat();
     let user = vec![Op::Compute(3), Op::Idle, Op::Run(0), Op::Run(1), Op::Run(0), Op::KernelTables, Op::Run(0)];
     Program { setup, cpus: vec![owner, kernel, user] }
@@ -19,18 +21,20 @@ pub(super) fn trees() -> Program {
 
 /// CPU 1 has used the kernel's tree in two spaces, and comes back to the one that it had left when the tree went.
 pub(super) fn kernel_tree() -> Program {
-    let mut setup = vec![(0, Op::Run(0)), (0, Op::KernelTreeEnter)];
+    let mut setup = vec![(0, Op::Run(0)), (0, Op::KernelTreeEnter(Small))];
     setup.extend([Op::Run(0), Op::Run(1), Op::KernelTables, Op::Run(0)].map(|op| (1, op)));
-    let owner = [TakenBy::GatherOfPages, TakenBy::Gather].map(|by| [Op::KernelTreeTake(by), Op::KernelTreeEnter]);
+    let taken = [TakenBy::GatherOfPages, TakenBy::Gather, TakenBy::GatherOfPages].map(Op::KernelTreeTake);
+    let owner = vec![taken[0], Op::KernelTreeEnter(Both), taken[1], Op::KernelTreeEnter(Small), taken[2]];
     let user = vec![Op::Compute(2), Op::Run(1), Op::Compute(2), Op::KernelTables, Op::Run(0), Op::Compute(2)];
-    Program { setup, cpus: vec![owner.concat(), user] }
+    Program { setup, cpus: vec![owner, user] }
 }
 
 /// A space's tables go while a CPU is lazy in it, by calls that free them afterwards.
 pub(super) fn lazy_trees() -> Program {
     let mut setup = shared(1, 2);
-    setup.extend([(0, Op::TreeEnter), (1, Op::Idle)]);
-    let owner = [TakenBy::Batch, TakenBy::Range, TakenBy::GatherOfPages].map(|by| [Op::TreeTake(by), Op::TreeEnter]);
+    setup.extend([(0, Op::TreeEnter(Both)), (1, Op::Idle)]);
+    let ways = [TakenBy::Batch, TakenBy::BatchReused, TakenBy::Range, TakenBy::GatherOfPages];
+    let owner = ways.map(|by| [Op::TreeTake(by), Op::TreeEnter(Both)]);
     let lazy = [Op::Compute(2), Op::Run(0), Op::Idle].repeat(4);
     Program { setup, cpus: vec![owner.concat(), lazy.clone(), lazy] }
 }
@@ -38,8 +42,8 @@ pub(super) fn lazy_trees() -> Program {
 /// A CPU flushes alone while others are lazy in the space, come and go.
 pub(super) fn alone() -> Program {
     let mut setup = shared(1, 1);
-    setup.extend([(1, Op::Idle), (0, Op::TreeEnter)]);
-    let owner = [Op::TreeTake(TakenBy::RangeAlone), Op::TreeEnter].repeat(3);
+    setup.extend([(1, Op::Idle), (0, Op::TreeEnter(Both))]);
+    let owner = [Op::TreeTake(TakenBy::RangeAlone), Op::TreeEnter(Both)].repeat(3);
     let other = vec![Op::Compute(2), Op::Run(0), Op::Compute(2), Op::Run(1), Op::Idle, Op::Run(0), Op::Idle];
     Program { setup, cpus: vec![owner, other.clone(), other] }
 }
@@ -48,8 +52,8 @@ pub(super) fn alone() -> Program {
 pub(super) fn own_pages() -> Program {
     let mut setup = shared(1, 2);
     setup.extend([Op::KernelTables, Op::Run(1), Op::Run(0)].map(|op| (1, op)));
-    setup.extend([(0, Op::TreeEnter), (0, Op::KernelTreeEnter)]);
-    let change = |by| [Op::OwnPage(by), Op::Compute(1), Op::OwnPage(by)];
+    setup.extend([(0, Op::TreeEnter(Both)), (0, Op::KernelTreeEnter(Both))]);
+    let change = |by| [Op::OwnPage(by), Op::Compute(1)].repeat(2);
     let pages = FlushedBy::ALL.map(change).concat();
     let tour = [Op::OwnPage(FlushedBy::KernelPage), Op::Run(1), Op::KernelTables, Op::OwnPage(FlushedBy::Everything)];
     let tour = [tour.to_vec(), vec![Op::Run(0), Op::OwnPage(FlushedBy::Loaded), Op::Idle, Op::Run(0)]].concat();
@@ -86,13 +90,14 @@ pub(super) fn enter_again() -> Program {
     Program { setup: shared(1, 2), cpus: vec![owner, user.clone(), user] }
 }
 
-/// What was issued is forgotten, and its space ends while the CPU that was asked takes the request late.
+/// What was issued is forgotten, and its space ends while CPUs that have left it take the request late.
 pub(super) fn forgotten_end() -> Program {
-    let forget = [Op::Withdraw(0, 1), Op::Forget, Op::Withdraw(1, 1), Op::Forget];
-    let issuer = [forget.to_vec(), vec![Op::Run(1), Op::Compute(2)]].concat();
-    let ender = vec![Op::Compute(1), Op::Exit, Op::Run(1), Op::Compute(2)];
-    let leaver = vec![Op::Run(1), Op::Compute(2), Op::Run(0), Op::Run(1)];
-    Program { setup: shared(2, 2), cpus: vec![issuer, ender, leaver] }
+    let forget = |page| [Op::Withdraw(page, 1), Op::Forget];
+    let mut setup = shared(4, 2);
+    setup.extend([(1, Op::Run(1)), (2, Op::Run(1))]);
+    let issuer = [forget(0), forget(1), forget(2), forget(3)].concat();
+    let left = vec![Op::Compute(8), Op::Touch(0, Read), Op::Compute(8)];
+    Program { setup, cpus: vec![[issuer, vec![Op::Exit]].concat(), left.clone(), left] }
 }
 
 /// A lazy CPU loads the kernel's tables and then another space while the one that it held ends.
@@ -106,16 +111,17 @@ pub(super) fn lazy_kernel_next() -> Program {
 /// A lazy CPU flushes what it has loaded, just when a request makes it leave the tables that are freed.
 pub(super) fn lazy_flush() -> Program {
     let mut setup = shared(1, 1);
-    setup.extend([(1, Op::Idle), (0, Op::TreeEnter)]);
-    let owner = [Op::TreeTake(TakenBy::Range), Op::TreeEnter].repeat(3);
-    let lazy = [Op::OwnPage(FlushedBy::Loaded), Op::OwnPage(FlushedBy::Loaded), Op::Run(0), Op::Idle].repeat(3);
+    setup.extend([(1, Op::Idle), (0, Op::TreeEnter(Both))]);
+    let owner = [Op::TreeTake(TakenBy::Range), Op::TreeEnter(Small)].repeat(4);
+    let flush = [Op::OwnPage(FlushedBy::Loaded); 12];
+    let lazy = [flush.to_vec(), vec![Op::Run(0), Op::Idle], flush.to_vec()].concat();
     Program { setup, cpus: vec![owner, lazy] }
 }
 
 /// A page loses a right by one call, and gets it back, while others store to it, are lazy and come back.
 pub(super) fn flush_range() -> Program {
     let mut setup = shared(1, 2);
-    setup.push((0, Op::TreeEnter));
+    setup.push((0, Op::TreeEnter(Both)));
     let user = vec![Op::Compute(3), Op::Idle, Op::Run(0), Op::Compute(3), Op::Run(1), Op::Run(0), Op::Compute(3)];
     Program { setup, cpus: vec![vec![Op::TreeProtect; 6], user.clone(), user] }
 }
