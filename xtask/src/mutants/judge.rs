@@ -47,8 +47,11 @@ pub(super) fn ask(programs: &Programs, patch: &Patch, number: Option<u32>, budge
             let has_failed = !passes(program, &name, number)?;
             vec![search(has_failed.then_some(name), 1, "test")]
         }
-        Judge::Seeds { program, explored } => {
-            let (by, seeds) = spend(programs.checker()?, number, budget, program.as_deref())?;
+        Judge::Seeds { program, policy, explored } => {
+            let only = [("--program", program), ("--policy", policy)];
+            let only: Vec<&str> =
+                only.iter().flat_map(|(flag, value)| value.iter().flat_map(|value| [*flag, value])).collect();
+            let (by, seeds) = spend(programs.checker()?, number, budget, &only)?;
             let mut searches = vec![search(by, seeds, "seeds")];
             if let Some(program) = explored {
                 let (by, states) = explore(programs.checker()?, number, program, BOUND)?;
@@ -78,7 +81,7 @@ pub(super) fn hear_without_a_bug(programs: &Programs, witnesses: &BTreeSet<Witne
 /// Searches `seeds` without a bug.
 pub(super) fn search_unmutated(programs: &Programs, seeds: u64, origin: &str) -> Result<Search> {
     let start = Instant::now();
-    let (by, needed) = spend(programs.checker()?, None, seeds, None)?;
+    let (by, needed) = spend(programs.checker()?, None, seeds, &[])?;
     Ok(Search {
         mutant: super::NO_BUG.to_owned(),
         origin: origin.to_owned(),
@@ -129,12 +132,10 @@ fn chosen(program: &Program, number: Option<u32>) -> Command {
     command
 }
 
-/// Goes through seeds, of one program if one is named: what was found, and after how many.
-fn spend(checker: &Program, number: Option<u32>, seeds: u64, only: Option<&str>) -> Result<(Option<String>, u64)> {
+/// Goes through seeds, all of one program or policy if `only` names one: what was found, and after how many.
+fn spend(checker: &Program, number: Option<u32>, seeds: u64, only: &[&str]) -> Result<(Option<String>, u64)> {
     let seeds = seeds.to_string();
-    let mut args = vec!["--budget", &seeds];
-    args.extend(only.iter().flat_map(|name| ["--program", name]));
-    let found = check(checker, number, &args)?;
+    let found = check(checker, number, &[&["--budget", &seeds], only].concat())?;
     Ok((found["finding"].as_str().map(str::to_owned), found["seeds"].as_u64().context("the checker counts no seeds")?))
 }
 

@@ -1,5 +1,5 @@
 //! `verify/mutants/*.patch`: a header that says where the bug comes from, what it breaks and, for some, which program
-//! alone the seeds run, which one shows it when all its schedules are explored, or in which build alone it shows; then
+//! or policy alone the seeds run, which one shows it when all its schedules are explored, or in which build alone it shows; then
 //! a unified diff. One that only an exploration shows names the deviations that it takes, and is not looked for through
 //! seeds. Those of `verify/mutants/by-tests/` name the tests that are run, and the one that must fail.
 
@@ -33,6 +33,8 @@ pub(super) enum Judge {
     Seeds {
         /// The program that all seeds run, where few of them meet the bug in another.
         program: Option<String>,
+        /// The policy of all seeds, where few others have the code that the bug is in.
+        policy: Option<String>,
         /// The small program of which all schedules within a bound must show it too.
         explored: Option<String>,
     },
@@ -100,7 +102,9 @@ fn parse(file: &Path, text: &str) -> Result<Patch> {
     let judge = match (header("Tests:"), header("Fails:"), explored, deviations) {
         (Some(tests), Some(test), None, None) => Judge::Test(Witness { tests, test }),
         (None, None, Some(program), Some(deviations)) => Judge::States { program, deviations },
-        (None, None, explored, None) => Judge::Seeds { program: header("Program:"), explored },
+        (None, None, explored, None) => {
+            Judge::Seeds { program: header("Program:"), policy: header("Policy:"), explored }
+        }
         (None, None, None, Some(_)) => bail!("`Deviations: ...` without `Explored: ...`"),
         _ => bail!("`Tests: ...` and `Fails: ...` belong together, and to nothing else"),
     };

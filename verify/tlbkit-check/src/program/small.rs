@@ -54,11 +54,6 @@ pub(super) const ALL: &[Named] = &[
     named("return-2-windows", "two kernel mappings are removed while a CPU goes offline and comes back", comeback),
     named("destroy-1-page", "a space ends while a lazy CPU has it loaded", destroy),
     named("leave-1-page", "a space ends while the lazy CPU that holds it loads the kernel's tables", leave),
-    named(
-        "leave-twice",
-        "a space ends while a CPU leaves it for the kernel's tables, and those for a space",
-        leave_twice,
-    ),
 ];
 
 /// Two CPUs that have run space 0 and used its page.
@@ -139,11 +134,5 @@ fn destroy() -> Program {
 fn leave() -> Program {
     let mut program = pair(&[Op::Exit], &[Op::KernelTables]);
     program.setup.push((1, Op::Idle));
-    program
-}
-
-fn leave_twice() -> Program {
-    let mut program = leave();
-    program.cpus[1].push(Op::Run(1));
     program
 }
