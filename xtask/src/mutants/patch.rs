@@ -1,7 +1,8 @@
 //! `verify/mutants/*.patch`: a header that says where the bug comes from, what it breaks and, for some, which program
-//! or policy alone the seeds run, which one shows it when all its schedules are explored, or in which build alone it shows; then
-//! a unified diff. One that only an exploration shows names the deviations that it takes, and is not looked for through
-//! seeds. Those of `verify/mutants/by-tests/` name the tests that are run, and the one that must fail.
+//! or policy alone the seeds run, which program shows it when all its schedules are explored, or in which build alone
+//! it shows; then a unified diff. One that only an exploration shows names the deviations that it takes, and is not
+//! looked for through seeds. Those of `verify/mutants/by-tests/` name the tests that are run, and the one that must
+//! fail.
 
 use super::copy::Build;
 use crate::workshop::Sets;

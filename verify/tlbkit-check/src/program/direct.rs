@@ -1,6 +1,6 @@
-//! Calls of the protocol that the page tables of `tlbkit-pmap` do not make: the little kernel has page tables of its own
-//! beside theirs, one tree in the kernel half and one in a space, and takes each out whole, in several ways. And each
-//! CPU has a page in either that only it uses, and flushes for itself.
+//! Calls of the protocol that the page tables of `tlbkit-pmap` do not make: the little kernel has page tables of its
+//! own beside theirs, one tree in the kernel half and one in a space, and takes each out whole, in several ways. And
+//! each CPU has a page in either that only it uses, and flushes for itself.
 
 use std::ops::Range;
 
@@ -30,8 +30,8 @@ pub enum Leaves {
 pub enum TakenBy {
     /// A gather to which each page and each table is named.
     Gather,
-    /// A gather to which the pages are named, for a kernel that frees the tables by itself. In the kernel half these are
-    /// global pages.
+    /// A gather to which the pages are named, for a kernel that frees the tables by itself. In the kernel half these
+    /// are global pages.
     GatherOfPages,
     /// One call for the whole range.
     Range,
