@@ -1,6 +1,6 @@
-//! Which public functions of `tlbkit` the checker's programs call, by themselves or through `tlbkit-pmap`: all but those
-//! listed here, each of which has a test that calls it, or a reason. It looks for names, so a function is taken for
-//! called if another one of its name is.
+//! Which public functions of `tlbkit` the checker's programs call, by themselves or through `tlbkit-pmap`: all but
+//! those listed here, each of which has a test that calls it, or a reason. It looks for names, so a function is taken
+//! for called if another one of its name is.
 
 use std::collections::BTreeSet;
 use std::fs;
