@@ -108,16 +108,17 @@ mod tests {
         assert_eq!([b"Genu", b"Auth", b"TCGT"].map(vendor), [Vendor::Intel, Vendor::Amd, Vendor::Other]);
     }
 
+    /// The bits are written down from the manuals, as numbers: these constants themselves might be wrong.
     #[test]
     fn leaves_are_read_as_the_manual_says() {
         let none = CpuidResult { eax: 0, ebx: 0, ecx: 0, edx: 0 };
-        let one = CpuidResult { eax: 0x000b_0671, ecx: HAS_PCID, ..none };
-        let intel = Identity::from_leaves(Vendor::Intel, one, CpuidResult { ebx: HAS_INVPCID, ..none }, none);
+        let one = CpuidResult { eax: 0x000b_0671, ecx: 0x0002_0000, ..none };
+        let intel = Identity::from_leaves(Vendor::Intel, one, CpuidResult { ebx: 0x0400, ..none }, none);
         assert_eq!((intel.family, intel.model, intel.has_pcid, intel.has_invpcid), (6, 0xb7, true, true));
         assert_eq!((intel.broadcast, intel.has_x2apic, intel.is_guest), (None, false, false));
 
-        let one = CpuidResult { eax: 0x00a0_0f11, ecx: IS_GUEST | HAS_X2APIC, ..none };
-        let sizes = CpuidResult { ebx: HAS_INVLPGB, edx: 7, ..none };
+        let one = CpuidResult { eax: 0x00a0_0f11, ecx: 0x8020_0000, ..none };
+        let sizes = CpuidResult { ebx: 0x0008, edx: 7, ..none };
         let amd = Identity::from_leaves(Vendor::Amd, one, none, sizes);
         assert_eq!((amd.family, amd.model), (0x19, 0x01));
         assert_eq!(amd.broadcast, Some(Broadcast { pages_max: 8 }));

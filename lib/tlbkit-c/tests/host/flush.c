@@ -88,7 +88,9 @@ static void freed_tables_reach_lazy_cpus(void) {
     struct tlbkit_hardware_ops telling = hardware;
     telling.lazy_left = note_left;
     table = &telling;
-    for (unsigned with_tables = 0; with_tables < 2; with_tables++) {
+    const uint32_t flags[] = {0, TLBKIT_FLUSH_TABLES_FREED, TLBKIT_FLUSH_TABLES_FREED | TLBKIT_FLUSH_EVERYTHING};
+    for (unsigned n = 0; n < 3; n++) {
+        const unsigned with_tables = n > 0;
         all_run_a("tlbkit");
         go_idle(2);
         told_of = NULL;
@@ -97,8 +99,7 @@ static void freed_tables_reach_lazy_cpus(void) {
         CHECK(tlbkit_loaded(&machine, 2) >> 12 == root_of(&space_a) >> 12);
         irqs_on[2] = true;
         OK(tlbkit_flush_range(&machine, 0, &space_a, USER_VA, 1,
-                              TLBKIT_STRIDE_PAGE4K | (with_tables ? TLBKIT_FLUSH_TABLES_FREED : 0),
-                              TLBKIT_REASON_FREE_TABLE));
+                              TLBKIT_STRIDE_PAGE4K | flags[n], TLBKIT_REASON_FREE_TABLE));
         CHECK(interrupts[2] == with_tables);
         CHECK(told_of == (with_tables ? &space_a : NULL));
         irqs_on[2] = false;

@@ -95,6 +95,20 @@ fn c_33_a_cpu_without_tags_is_not_asked_for_them() {
     assert_eq!((done.as_slice(), features), (&[Did::Cr4(CR4_PGE)][..], wanted));
 }
 
+/// The firmware, or an earlier kernel.
+#[test]
+fn c_33_tags_that_are_on_already_stay_on_or_go_off_as_is_wanted() {
+    let is = CR4_PGE | CR4_PCIDE;
+    let mut features = Features::default();
+    // SAFETY: as above.
+    let kept = trace(0x1234_5007, is, || features = unsafe { tlbkit_x86::enable_pcids(WITH_TAGS) });
+    assert_eq!((kept.as_slice(), features), (&[Did::Cr4(is)][..], WITH_TAGS));
+    let wanted = Features { pcid: false, ..WITH_TAGS };
+    // SAFETY: as above.
+    let off = trace(0x1234_5007, is, || features = unsafe { tlbkit_x86::enable_pcids(wanted) });
+    assert_eq!((off, features), (vec![Did::Cr4(is), Did::Cr3(0x1234_5000), Did::Cr4(CR4_PGE)], wanted));
+}
+
 #[test]
 fn c_33_tags_are_switched_off_under_tag_0() {
     // SAFETY: as above.
@@ -118,7 +132,11 @@ fn c_37_microcode_is_read_where_an_erratum_depends_on_it() {
         microcode: 0,
         ..Identity::of_this_cpu()
     };
-    assert_eq!(read(raptor_lake), (vec![Did::Msr(0x8b, 0), Did::ReadMsr(0x8b)], machine::MICROCODE));
+    // The models of ADL063 and RPL042.
+    for model in [0x97, 0x9a, 0xbe, 0xb7, 0xba, 0xbf] {
+        let done = vec![Did::Msr(0x8b, 0), Did::ReadMsr(0x8b)];
+        assert_eq!(read(Identity { model, ..raptor_lake }), (done, machine::MICROCODE), "model {model:#x}");
+    }
     for other in [Identity { model: 0x55, ..raptor_lake }, Identity { is_guest: true, ..raptor_lake }] {
         assert_eq!(read(other), (vec![], 0));
     }

@@ -1,4 +1,5 @@
-//! Hardware that does less than the manual says, one switch each.
+//! Hardware that does less than the manual says, or a kernel that does what it must not, one switch each: each oracle
+//! must be heard to find one of them.
 
 /// Which instructions misbehave. All off by default: a machine that keeps to the manual.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -22,17 +23,35 @@ pub enum Erratum {
     KeepsWithoutPcid,
     /// Every second interrupt is lost.
     InterruptLost,
+    /// INVLPG does nothing.
+    InvlpgIgnored,
+    /// A write to CR3 keeps what its PCID holds, whatever bit 63 says.
+    Cr3Keeps,
+    /// INVPCID faults though CPUID reports it.
+    InvpcidFaults,
+    /// An exchange does not return the dirty bit.
+    ExchangeHidesDirty,
+    /// The kernel takes a space for free that a CPU still holds.
+    FreedTooEarly,
+    /// The kernel forgets that it was told of the last lazy reference.
+    NoticeForgotten,
 }
 
 impl Erratum {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 12] = [
         Self::InvlpgMissesGlobals,
         Self::InvlpgKeepsPaths,
         Self::BroadcastStrideSkips,
         Self::InvpcidSwapped,
         Self::KeepsWithoutPcid,
         Self::InterruptLost,
+        Self::InvlpgIgnored,
+        Self::Cr3Keeps,
+        Self::InvpcidFaults,
+        Self::ExchangeHidesDirty,
+        Self::FreedTooEarly,
+        Self::NoticeForgotten,
     ];
 }
 

@@ -21,7 +21,7 @@ impl Machine {
         let core = &mut self.cpus[cpu];
         core.root = root;
         core.pcid = current.after(cr3).pcid();
-        let is_kept_by_mistake = cr3.keeps() && !self.features.pcid;
+        let is_kept_by_mistake = cr3.keeps() && !self.features.pcid || self.errata.has(Erratum::Cr3Keeps);
         if !is_kept_by_mistake {
             core.tlb.remove(&Instruction::WriteCr3(cr3).invalidates(current));
         }
@@ -44,6 +44,9 @@ impl Machine {
     /// INVLPG: serialises.
     pub(crate) fn invlpg(&mut self, cpu: usize, va: u64) {
         self.drain();
+        if self.errata.has(Erratum::InvlpgIgnored) {
+            return;
+        }
         let mut what = Instruction::Invlpg(VirtAddr(va)).invalidates(self.current_tag(cpu));
         if self.errata.has(Erratum::InvlpgMissesGlobals) && self.features.pcid {
             what.globals = Globals::Kept;
@@ -57,7 +60,7 @@ impl Machine {
 
     /// INVPCID.
     pub(crate) fn invpcid(&mut self, cpu: usize, what: Invpcid) -> Result<(), Exception> {
-        if !self.features.invpcid {
+        if !self.features.invpcid || self.errata.has(Erratum::InvpcidFaults) {
             return Err(Exception("#UD: INVPCID on a CPU without it (C-31)"));
         }
         if let Invpcid::Address(pcid, _) | Invpcid::Single(pcid) = what

@@ -166,6 +166,7 @@ impl<'k> Hardware for Port<'_, 'k> {
                 machine.cpus[self.cpu].waits_for = None;
             }
             Event::Waiting(late) => machine.cpus[self.cpu].waits_for = Some(late.0),
+            Event::LastLazyReference(_) if machine.errata.has(Erratum::NoticeForgotten) => {}
             Event::LastLazyReference(token) => {
                 drop(machine);
                 self.world.kernel.set_end(token.0 as usize, End::Notified);

@@ -5,6 +5,7 @@ use tlbkit_arch::Pte;
 
 use super::Machine;
 use super::buffer::{Place, Store};
+use super::errata::Erratum;
 use super::memory::Use;
 use super::observation::Observation;
 use super::words::write_word;
@@ -90,7 +91,7 @@ impl Machine {
         let op = self.cpus[self.current].op;
         let before = self.write_physical(at, value, op);
         self.cpus[self.current].remember(before);
-        before
+        if self.errata.has(Erratum::ExchangeHidesDirty) { Pte(before).without(Pte::DIRTY).0 } else { before }
     }
 
     /// What the CPU that executes reads at `at`.
