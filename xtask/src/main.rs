@@ -108,7 +108,7 @@ fn deb(root: &Path) -> Result<bool> {
     ensure!(setup::find("cargo-deb").is_some(), "no cargo-deb: cargo install cargo-deb --locked");
     let target = setup::target_dir(root);
     for package in ["tlbkit-cli", "tlbscope"] {
-        // The pages come from a build of their own, so that nobody's command holds what writes them.
+        // The pages come from a separate build, so that nobody's command holds what writes them.
         let mut pages = Command::new("cargo");
         pages.args(["run", "--quiet", "--package", package, "--features", "pages"]);
         tool(pages.env("TLBKIT_PAGES", target.join("pages")), root)?;

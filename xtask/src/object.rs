@@ -4,7 +4,7 @@
 //! The compiler puts all of the library into one member of the archive; the others are its own support, which a kernel
 //! has. What is left to do: calls of `memcpy` and its like go through a GOT, whatever the relocation model, as core was
 //! compiled so; each is made a direct one here, as a linker would. Sections are merged, and what only the library calls
-//! becomes local; it keeps its name, for whoever reads a stack or, like objtool, follows calls.
+//! becomes local; it keeps its name, for those who read a stack or, like objtool, follow calls.
 
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;

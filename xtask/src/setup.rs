@@ -54,7 +54,7 @@ impl Need {
         match *self {
             Self::Program(name, _) => on_path(name),
             Self::File(path, _) => Path::new(path).is_file(),
-            // The compiler's own folder holds the target's core library, whoever put it there.
+            // The compiler's own folder holds the target's core library, if anything put it there.
             Self::Target(target) => {
                 let libraries = Command::new("rustc").args(["--print", "target-libdir", "--target", target]).output();
                 libraries.is_ok_and(|found| Path::new(String::from_utf8_lossy(&found.stdout).trim()).is_dir())

@@ -39,7 +39,7 @@ pub(crate) const STEPS: &[Step] = &[
     step("kernel, one boot", Alone, Quick, &[BARE, QEMU], "cargo xtask qemu boot"),
     // What follows is for `--all`.
     step("docs", Tree, All, &[], "RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --quiet"),
-    // What a registry would be sent. Whoever publishes has cargo build each from its package as well.
+    // What a registry would be sent. When they are published, cargo builds each from its package as well.
     step(
         "packages",
         Tree,
@@ -49,7 +49,7 @@ pub(crate) const STEPS: &[Step] = &[
          --package tlbkit --package tlbkit-arch --package tlbkit-pmap --package tlbkit-x86 --package tlbkit-c",
     ),
     step("library for C", Tree, All, &[GCC, PKG_CONFIG, BARE], "cargo xtask c-library --check"),
-    // They are a workspace of their own and are run with nightly Rust. Nothing is linked here: any file stands for the
+    // They are a separate workspace and are run with nightly Rust. Nothing is linked here: any file stands for the
     // library, which would be compiled from C++ otherwise.
     step(
         "fuzz targets",

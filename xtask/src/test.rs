@@ -34,7 +34,7 @@ pub(crate) struct Step {
 pub(crate) enum Lane {
     /// Others that build in cargo's folder, which lets one at a time in.
     Tree,
-    /// None: it builds in a folder of its own, and measures no time.
+    /// None: it builds in a separate folder, and measures no time.
     Beside,
     /// All: an emulator that runs CPUs in parallel wants the machine for itself.
     Alone,
@@ -88,7 +88,7 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Result<bool> {
     let mut ended = thread::scope(|scope| -> Result<Vec<Ended>> {
         let aside = scope.spawn(|| run_each(root, &beside));
         let mut ended = run_each(root, &tree)?;
-        // Who has nothing left of its own helps the other.
+        // The lane that is empty first helps the other.
         ended.extend(run_each(root, &beside)?);
         ended.extend(aside.join().unwrap_or_else(|_| bail!("running the steps beside the tree's ended by a panic"))?);
         Ok(ended)

@@ -102,7 +102,7 @@ impl File {
         self.lines.iter().enumerate().map(|(at, line)| (at + 1, line.as_str()))
     }
 
-    /// The lines without comments and without literals that end where they begin, for whoever looks for a word.
+    /// The lines without comments and without literals that end where they begin, to look for a word in.
     fn code(&self) -> impl Iterator<Item = (usize, String)> {
         self.numbered().map(|(at, line)| {
             let without_literals: String = line.replace("\\\"", "").split('"').step_by(2).collect();

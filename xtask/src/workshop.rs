@@ -1,4 +1,4 @@
-//! A copy of some crates as a workspace of its own, in which they can be changed and built without touching the tree.
+//! A copy of some crates as a separate workspace, in which they can be changed and built without touching the tree.
 
 use anyhow::{Context, Result};
 use std::fs;

@@ -60,8 +60,8 @@ fn is_one_file(one: &Path, other: &Path) -> bool {
     !is_special && place(one).is_some_and(|place_of_one| Some(place_of_one) == place(other))
 }
 
-/// A file that appears under its name when it is [`finish`](Self::finish)ed. Whoever reads meanwhile, and whoever finds
-/// what was left by a signal or a full disk, has the old file or none.
+/// A file that appears under its name when it is [`finish`](Self::finish)ed. A reader meanwhile, and one who
+/// finds what was left by a signal or a full disk, has the old file or none.
 ///
 /// Where something stands that is no plain file, such as a pipe or `/dev/null`, it is written as it is.
 pub struct WholeFile {

@@ -1,4 +1,4 @@
-//! How a verb speaks to whoever started it: text or JSON, its lines, its progress, and its exit status.
+//! How a verb speaks to its user: text or JSON, its lines, its progress, and its exit status.
 
 use std::env;
 use std::fmt;

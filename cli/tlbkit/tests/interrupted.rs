@@ -17,7 +17,7 @@ use terminal::Terminal;
 
 const TLBKIT: &str = env!("CARGO_BIN_EXE_tlbkit");
 
-/// An empty folder of its own for a test.
+/// A separate empty folder for a test.
 fn folder(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("interrupted").join(name);
     fs::remove_dir_all(&folder).unwrap_or_default();

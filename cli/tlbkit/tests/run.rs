@@ -161,7 +161,7 @@ fn a_time_that_makes_no_sense_is_one_line_and_status_2() {
 }
 
 /// Its work takes some 180 ms, and the longest time that a run of one millisecond with its three tasks was ever given
-/// is 92: a number of rounds is an end of its own.
+/// is 92: a number of rounds is itself an end.
 #[test]
 fn a_workload_with_a_number_of_rounds_runs_to_their_end_whatever_the_time() {
     let work = "compile --set jobs=1 --set rounds=1 --set flushes=3 --set user_cycles=200000000";
@@ -260,7 +260,7 @@ fn a_table_says_that_its_intervals_leave_out_the_simulator_s_own_error() {
     assert_eq!(last["interval_of"], "seeds alone");
 }
 
-/// A folder of its own for a test, with `mine.toml` in it, a machine whose file warns of itself.
+/// A separate folder for a test, with `mine.toml` in it, a machine whose file warns of itself.
 fn folder_with_a_warning(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("run").join(name);
     fs::remove_dir_all(&folder).unwrap_or_default();

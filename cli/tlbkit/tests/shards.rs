@@ -1,4 +1,4 @@
-//! Runs in shards: whoever runs which of them, and however many there are, the same bytes come out.
+//! Runs in shards: the same bytes come out for any number of them, in any order.
 
 #[path = "command/readme.rs"]
 #[allow(dead_code, reason = "the page on sweeps is no README")]
@@ -10,7 +10,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-/// An empty folder of its own for a test.
+/// A separate empty folder for a test.
 fn folder(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("shards").join(name);
     fs::remove_dir_all(&folder).unwrap_or_default();
@@ -73,7 +73,7 @@ fn blocks() -> Vec<String> {
 /// Each ends with the rows of all runs in `results.jsonl`. Slurm must have been started, as `slurm.sh` beside this file
 /// does for the step `sweeps` of `cargo xtask test --all`.
 #[test]
-fn what_the_page_on_sweeps_says_gives_the_same_bytes_whoever_runs_the_shards() {
+fn what_the_page_on_sweeps_says_gives_the_same_bytes_with_each_tool() {
     let mut rows: Vec<String> = Vec::new();
     for (block, needs) in blocks().iter().zip(["xargs", "parallel", "sbatch"]) {
         let place = folder(needs);

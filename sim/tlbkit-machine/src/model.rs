@@ -15,7 +15,7 @@ pub struct Machine {
     pub name: String,
     /// What it is, in a sentence.
     pub description: String,
-    /// Why its numbers mean little, if whoever measured them says so.
+    /// Why its numbers mean little, if those who measured them say so.
     pub caution: Option<String>,
     /// Size and clock.
     pub system: System,
@@ -53,7 +53,7 @@ quantities! {
         /// Logical CPUs of one core.
         smt: whole(1, 2),
     } optional {
-        /// Groups of cores in a socket, each with a last-level cache of its own; absent if all share one.
+        /// Groups of cores in a socket, each with a separate last-level cache; absent if all share one.
         groups: whole(1, 64),
     }
 }

@@ -64,7 +64,7 @@ pub enum Noise {
 quantities! {
     /// How much what varies.
     NoiseModel {
-        /// Timer ticks a second of a CPU that runs a task; each CPU's come at a phase of their own.
+        /// Timer ticks a second of a CPU that runs a task; each CPU's come at a separate phase.
         tick_hz: whole(1, 10_000),
         /// What a tick's handler takes.
         tick_ns: amount(0.0, 1e6),

@@ -3,7 +3,7 @@
 //! It is how simulators and checkers watch a protocol that knows nothing of them: `tlbkit` built with its feature
 //! `observe` has these words in place of core's. A simulated cache charges the protocol for its own contention, and a
 //! simulated store buffer delays what the protocol has written. No kernel builds this crate: an observer belongs to a
-//! thread, as each simulated machine runs on a host thread of its own, and so it needs an operating system.
+//! thread, as each simulated machine runs on a separate host thread, and so it needs an operating system.
 #![forbid(unsafe_code)]
 
 use std::cell::Cell;

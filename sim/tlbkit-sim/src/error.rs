@@ -72,7 +72,7 @@ pub enum RunError {
         /// What some CPUs do.
         cpus: String,
     },
-    /// The simulator counted something twice, or not at all: a fault of its own.
+    /// The simulator counted something twice, or not at all: a fault of the simulator itself.
     #[error("the accounts do not balance{}: {of}: {one} and {other}", on_cpu(*.cpu))]
     Unbalanced {
         /// What was counted in two places.

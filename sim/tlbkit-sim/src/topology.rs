@@ -79,7 +79,7 @@ impl Topology {
             return None;
         }
         let place = cpu % self.cpus_per_socket;
-        // Of an odd number the last has a core of its own.
+        // Of an odd number the last has a separate core.
         let other = (place < 2 * half).then(|| self.socket_of(cpu).start + (place + half) % (2 * half));
         other.filter(|&it| it < self.cpus)
     }

@@ -16,7 +16,7 @@ use crate::team::{Rounds, crew};
 /// How buffers come and go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Allocator {
-    /// Option -m: each buffer is a mapping of its own, unmapped by free.
+    /// Option -m: each buffer is a separate mapping, unmapped by free.
     AlwaysMap,
     /// Default options, and an allocator whose threshold for mappings stays at its 128 KiB: each buffer is a mapping,
     /// with the allocator's header in front of it.

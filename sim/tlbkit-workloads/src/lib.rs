@@ -16,7 +16,7 @@
 //! [`Os::is_over`], once true for a task, be true for every task that this task wakes afterwards.
 //!
 //! Where to look: `registry` has the names, `parameters` the `key=value` settings, `team` what several tasks share
-//! (start, ring, stop), and each benchmark has a file of its own. `calls` and `scheduling` are for kernels: what a call
+//! (start, ring, stop), and each benchmark has a separate file. `calls` and `scheduling` are for kernels: what a call
 //! means, and the rules by which tasks are given CPUs, so that two kernels run a workload alike.
 #![no_std]
 #![forbid(unsafe_code)]

@@ -116,7 +116,7 @@ impl MapBench {
         }
     }
 
-    /// All threads store the same word in a page of a round, so whoever looks finds that word or none.
+    /// All threads store the same word in a page of a round, so a look finds that word or none.
     fn touch_shared(self, seat: Seat, page: u64, round: u64, os: &dyn Os) {
         let va = page_at(seat.table(), page);
         if self.checks_fresh(round) {

@@ -1,6 +1,6 @@
 //! Request and response between pairs of processes; both block for each message, and their CPUs go idle.
 //!
-//! The netperf of the lazy TLB series (48 CPUs): client and server each have a process and a CPU of their own, and
+//! The netperf of the lazy TLB series (48 CPUs): client and server each have a process and a separate CPU, and
 //! the CPU does nothing but go from that process to idle and back. One unit is one transaction.
 
 use crate::os::{Backing, Os, Part, Protection, read_expecting};

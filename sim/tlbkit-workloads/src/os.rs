@@ -20,7 +20,7 @@ pub enum WorkTime {
     BeforeTheWait,
 }
 
-/// What a task does in its workload, and one number from whoever started it.
+/// What a task does in its workload, and one number from the task that started it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Part {
     /// 0 is the first task; the rest is the workload's own numbering.

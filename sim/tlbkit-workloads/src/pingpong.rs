@@ -15,7 +15,7 @@ parameters! {
     pub struct PingPong {
         /// Zero pages read in each turn; the source has 0 and 512
         pages = 0, 0..=MOST_PAGES;
-        /// Pages of its own that each turn touches anyway; prior, counted from what such a loop cannot do without: its
+        /// Further pages that each turn touches anyway; prior, counted from what such a loop cannot do without: its
         /// text, its table of addresses, the C library's read and write, the stack
         own_pages = 5, 0..=64;
         /// Rounds; 0 until the run is over

@@ -77,7 +77,7 @@ impl Ring {
         self.pass(os);
     }
 
-    /// Runs a follower. It passes the token on even when it ends, so that whoever waits behind it sees the end too.
+    /// Runs a follower. It passes the token on even when it ends, so that those behind it see the end too.
     pub(crate) fn follow(self, os: &dyn Os, rounds: u64, turn: &mut dyn FnMut(u64)) {
         let mut rounds = Rounds::new(rounds);
         loop {

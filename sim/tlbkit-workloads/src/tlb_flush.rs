@@ -1,11 +1,11 @@
 //! will-it-scale's tlb_flush1, tlb_flush2 and tlb_flush3: each page is written, given back and read.
 //!
-//! Tasks are kept on cores of their own, one socket after the other, as long as there are cores (its main.c), then on
+//! Tasks are kept on separate cores, one socket after the other, as long as there are cores (its main.c), then on
 //! the cores' other threads; tasks beyond the CPUs share them, from the first on. Threads share one space, so each page
 //! given back concerns all the others; processes share none, as the original's other half has it. The read finds the
 //! backing's content again; that is the check of the original, too. One unit is one page.
 //!
-//! In the original each task maps a file of its own. Here threads of tlb_flush3, and of tlb_flush1 where they are many,
+//! In the original each task maps a separate file. Here threads of tlb_flush3, and of tlb_flush1 where they are many,
 //! divide one mapping among them, as a space has few regions, and give their part back where the original unmaps it.
 
 use core::ops::Range;
@@ -26,7 +26,7 @@ pub enum TlbFlushMemory {
     FileShared,
 }
 
-/// Threads that map a file of their own in one space; of more, each has a part of one mapping.
+/// Threads that map a separate file in one space; of more, each has a part of one mapping.
 const MOST_FILES: u32 = 56;
 
 const PAGES_OF_A_TABLE: u64 = 512;
@@ -34,9 +34,9 @@ const PAGES_OF_A_TABLE: u64 = 512;
 parameters! {
     /// Parameters of tlb_flush1, tlb_flush2 and tlb_flush3.
     pub struct TlbFlush {
-        /// Threads, each on a core of its own as long as there are cores; 0 for one on each CPU
+        /// Threads, each on a separate core as long as there are cores; 0 for one on each CPU
         threads = 0, 0..=MOST_TASKS;
-        /// 1: processes in place of threads, each with a space of its own; 0: threads of one space
+        /// 1: processes in place of threads, each with a separate space; 0: threads of one space
         processes = 0, 0..=1;
         /// Pages of one mapping; the source has 256 (tlb_flush2) and 32768 (the others)
         pages = 256, 1..=MOST_PAGES;

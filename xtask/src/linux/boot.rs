@@ -24,7 +24,7 @@ const COUNTED_LIMIT: Duration = Duration::from_secs(1800);
 const LOGGED_LIMIT: Duration = Duration::from_secs(7200);
 
 /// Linux counts ticks of the old timer within a few milliseconds of its boot, and panics so when they are too few: a
-/// busy host delays them, for the emulator's timers have a thread of their own. There is one CPU then and no program.
+/// busy host delays them, for the emulator's timers have a separate thread. There is one CPU then and no program.
 const STARVED: &str = "IO-APIC + timer doesn't work";
 /// Boots until a panic of that kind counts.
 const ATTEMPTS: u32 = 4;
@@ -64,7 +64,7 @@ impl Ended {
         self.text.lines().filter_map(|line| line.strip_prefix("# ")).map(str::trim_end)
     }
 
-    /// The last lines, for whoever must find out what went wrong.
+    /// The last lines, from which one sees what went wrong.
     pub(super) fn tail(&self) -> String {
         let lines: Vec<&str> = self.text.lines().collect();
         lines[lines.len().saturating_sub(25)..].join("\n")

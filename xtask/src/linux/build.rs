@@ -65,7 +65,7 @@ pub(super) fn kernel(root: &Path, kernel: Kernel) -> Result<PathBuf> {
 /// The instructions are the kernel's own, since isolation has more to do. Optimized as all of Linux is (`-O2`).
 const FORM: [&str; 5] = ["--no-default-features", "--features", "flags", "--config", "profile.kernel.opt-level=2"];
 
-/// The library as one relocatable file that a kernel's own build links like an object of its own.
+/// The library as one relocatable file that a kernel's own build links like a separate object.
 pub(super) fn object(root: &Path) -> Result<PathBuf> {
     let archive = c_library::build(root, "linux/archive", &FORM)?;
     let folder = setup::target_dir(root).join("linux/object");
@@ -152,7 +152,7 @@ pub(super) fn stock(root: &Path) -> Result<PathBuf> {
     Ok(tree)
 }
 
-/// The headers that programs take from this kernel, in a folder of their own.
+/// The headers that programs take from this kernel, in a separate folder.
 pub(super) fn headers(root: &Path) -> Result<PathBuf> {
     let (tree, built) = (stock(root)?, sources(root)?.join("headers-build"));
     let headers = built.join("usr/include");

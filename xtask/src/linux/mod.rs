@@ -111,7 +111,7 @@ fn check(root: &Path, guest: &Guest, verb: &str, seconds: u32) -> Result<bool> {
 }
 
 /// The files of the port are as the kernel's build wants them. Building a kernel takes longer than this may, so it says
-/// which command does that; whoever did it has the kernel checked and judged.
+/// which command does that; if it was run, the kernel is checked and judged.
 fn port(root: &Path) -> Result<bool> {
     let object = build::object(root)?;
     Guest::compile(root)?;

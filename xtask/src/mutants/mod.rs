@@ -67,7 +67,7 @@ fn search(root: &Path, wish: &Wish<'_>) -> Result<bool> {
     let alone: Vec<&str> =
         patches.iter().filter(|patch| bench.copies.number(patch).is_none()).map(|patch| &*patch.name).collect();
     println!(
-        "{} bugs are in one source; {} have a build of their own: {}",
+        "{} bugs are in one source; {} have a separate build: {}",
         bench.copies.merged_count(),
         alone.len(),
         alone.join(", ")
@@ -153,7 +153,7 @@ impl Bench<'_> {
         self.copies.with_alone(patch, |programs| judge::ask(programs, patch, None, BUDGET))
     }
 
-    /// The protocol without a bug: nothing may be found. Millions of seeds are worth a build of their own.
+    /// The protocol without a bug: nothing may be found. Millions of seeds are worth a separate build.
     fn unmutated(&self, sets: Sets) -> Result<Search> {
         let origin = match sets {
             Sets::Wide => "the protocol as it is",

@@ -12,7 +12,7 @@ use super::{Boot, Ended, Threads};
 use crate::setup;
 use crate::workshop::{OBSERVED, TESTKIT, Workshop};
 
-/// What the kernel links. The kernel itself is a workspace of its own.
+/// What the kernel links. The kernel itself is a separate workspace.
 const CRATES: &[&str] =
     &["lib/tlbkit", "lib/tlbkit-arch", "lib/tlbkit-pmap", TESTKIT, OBSERVED, "sim/tlbkit-workloads", "lib/tlbkit-x86"];
 const KERNEL: &str = "metal/kernel";

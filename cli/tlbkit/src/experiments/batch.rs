@@ -1,7 +1,7 @@
 //! Document 002: a build under NetBSD 5.0 and with each part of the patch that gathers invalidations, and with all.
 //!
 //! Every run does the same commands, so that counts can be compared; runs of one seed are compared with each other, as
-//! time hangs on who meets whom. The reasons are counted in runs of their own.
+//! time hangs on who meets whom. The reasons are counted in separate runs.
 
 use anyhow::{Result, bail};
 use tlbkit::{Accounting, Reason};

@@ -47,7 +47,7 @@ enum ColumnNull {
         /// Why it.
         says: String,
     },
-    /// A value of its own for each row.
+    /// A separate value for each row.
     Each {
         /// The values, one for each row that nothing was fitted to, in their order.
         values: Vec<f64>,

@@ -112,7 +112,7 @@ fn parameters() -> Vec<[String; 2]> {
         let parameters = workload.parameters();
         let row = |parameter: &Parameter| {
             let Parameter { name: key, meaning, default, least, most } = parameter;
-            // Workloads that share parameters begin with values of their own.
+            // Workloads that share parameters begin with separate values.
             let default = parameters.get(key).unwrap_or(*default);
             [format!("{name} {key}"), format!("{meaning} [{default}; {least} to {most}]")]
         };

@@ -1,4 +1,4 @@
-//! The code of a kernel, counted in instructions call by call. It has files of its own, in `sim/machines/software/`, as
+//! The code of a kernel, counted in instructions call by call. It stands in files, in `sim/machines/software/`, as
 //! it is the same on every machine. Accesses that other CPUs can see are charged in addition, by the cache-line model.
 //! `paths` says what each call executes under a policy.
 

@@ -19,7 +19,7 @@ use crate::multiprocessor::{Fiber, Multiprocessor, Port};
 use crate::observer::KernelEvent;
 
 impl Kernel {
-    /// Starts the first program, in a process of its own.
+    /// Starts the first program, in a separate process.
     pub(crate) fn start_first(&'static self, program: Program) {
         let process = self.new_process();
         self.start(program, process);

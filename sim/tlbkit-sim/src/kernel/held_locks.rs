@@ -19,7 +19,7 @@ enum Held {
 }
 
 /// The locks that a task holds.
-#[must_use = "whoever waits for the locks waits for ever unless they are released"]
+#[must_use = "those that wait for the locks wait for ever unless they are released"]
 pub(super) struct HeldLocks {
     kernel: &'static Kernel,
     task: TaskIndex,

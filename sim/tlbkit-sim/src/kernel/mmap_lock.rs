@@ -1,12 +1,12 @@
 //! The mmap lock of a space, which is the lock of all its regions (Linux's `mmap_lock`; a region is its VMA). A task
 //! that waits for it sleeps.
 //!
-//! `tlbkit-pmap` has a lock of its own there, whose waiters spin. That lock is still taken, because its line moves as
+//! `tlbkit-pmap` has a separate lock there, whose waiters spin. That lock is still taken, because its line moves as
 //! the line of a kernel's count of holders does. Nobody waits for it, as this one is taken around it
 //! (`mmap_lock_wait`). This one follows Linux (kernel/locking/rwsem.c, lib/rwsem.c before 3.16) in all that decides who
 //! waits:
 //!
-//! - A fault, and a sweep that keeps the regions, take it for reading. Whoever changes regions takes it for writing.
+//! - A fault, and a sweep that keeps the regions, take it for reading. Changes of regions take it for writing.
 //! - A reader that finds a writer goes to the end of the queue and sleeps. So does one that finds other readers and a
 //!   queue, so that a stream of readers does not keep a writer out.
 //! - A writer that does not get the lock goes to the end of the queue and sleeps. The last holder wakes the first of
@@ -239,7 +239,7 @@ mod tests {
         assert_eq!(lock.release(LockMode::Write), [1, 3]);
         assert_eq!(lock.release(LockMode::Read), []);
         assert_eq!(lock.release(LockMode::Read), [2]);
-        assert!(lock.take(4, LockMode::Write, 6), "whoever comes first");
+        assert!(lock.take(4, LockMode::Write, 6), "the first that comes");
         assert_eq!(lock.release(LockMode::Write), [], "it is on its way");
         assert!(lock.take_as_first(2));
     }

@@ -14,7 +14,7 @@ pub enum FileReads {
 }
 
 /// Who takes a per-VMA lock, the lock of a single region, in place of the mmap lock, which is that of all regions of a
-/// space. Whoever changes regions takes the mmap lock in any case.
+/// space. A change of regions takes the mmap lock in any case.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum PerVmaLocks {
     /// Nobody: there are no such locks.

@@ -45,7 +45,7 @@ impl Kernel {
     }
 
     /// The locks of last-level tables that a space is lent: one for each CPU, if there are more CPUs than the space has
-    /// locks of its own. Linux has a lock for each table, so two threads never share one merely because there are many.
+    /// separate locks. Linux has a lock for each table, so two threads never share one merely because there are many.
     fn lend_table_locks(&self) -> &'static [TableLock] {
         let locks = self.machine.cpus().next_power_of_two().min(MOST_TABLE_LOCKS);
         if locks <= TABLE_LOCKS {

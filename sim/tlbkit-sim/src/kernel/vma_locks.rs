@@ -1,8 +1,8 @@
 //! The per-VMA locks of a space: one lock for each of its regions, in kernels that have them.
 //!
 //! A fault, and a call that gives pages back, leave the regions as they are. They take the lock of their region for
-//! reading, and no other lock (Linux's include/linux/mmap_lock.h). Whoever changes regions has the mmap lock, and takes
-//! the lock of each region that it cuts, grows or removes. It waits for the readers of these. A reader that comes
+//! reading, and no other lock (Linux's include/linux/mmap_lock.h). A thread that changes regions has the mmap lock, and
+//! takes the lock of each region that it cuts, grows or removes. It waits for the readers of these. A reader that comes
 //! meanwhile takes the mmap lock for reading instead, so it sleeps. The per-VMA locks are released together with the
 //! mmap lock, or when their holder becomes a reader of that.
 //!

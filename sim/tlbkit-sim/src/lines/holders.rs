@@ -16,7 +16,7 @@ const FEW: usize = 5;
 pub(super) struct Holders {
     owner: u32,
     few: [u32; FEW],
-    /// Whoever came when there were no more places.
+    /// Those that came when there were no more places.
     many: Box<[u64]>,
 }
 

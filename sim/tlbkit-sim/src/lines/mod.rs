@@ -123,7 +123,7 @@ struct Line {
     busy_until: u64,
     /// Bit per word that belongs to a CPU set.
     set_words: u8,
-    /// Bit per word that stands apart, in a line of its own.
+    /// Bit per word that stands apart, in a separate line.
     apart_words: u8,
     /// Whether there may be watchers.
     is_watched: bool,
@@ -220,7 +220,7 @@ impl Lines {
         }
     }
 
-    /// The kernel that is simulated has the word at `address` in a line of its own. The word is never just loaded: a
+    /// The kernel that is simulated has the word at `address` in a separate line. The word is never just loaded: a
     /// streak of loads is known by addresses alone.
     pub(crate) fn set_apart(&mut self, address: usize) {
         let id = self.line_of(address);

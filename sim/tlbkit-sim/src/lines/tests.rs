@@ -130,7 +130,7 @@ fn a_crowd_of_holders_is_remembered_and_forgotten_like_a_few() {
     assert!((0..100).chain([399]).all(|cpu| lines.is_held(cpu, LINE)));
     assert!(!lines.is_held(100, LINE) && !lines.is_held(4000, LINE));
     assert_eq!(lines.access(7, Access::Rmw, LINE, 50_000).cycles, 320, "the last of them sits on another socket");
-    assert_eq!(lines.access(8, Access::Load, LINE, 60_000).cycles, 100, "whoever is left is on this one");
+    assert_eq!(lines.access(8, Access::Load, LINE, 60_000).cycles, 100, "the one that is left is on this one");
     assert_eq!((0..400).filter(|&cpu| lines.is_held(cpu, LINE)).count(), 2);
 }
 

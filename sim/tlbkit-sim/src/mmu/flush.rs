@@ -1,7 +1,7 @@
 //! The instructions that invalidate translations, on this machine's arrays.
 //!
 //! Which translations each instruction invalidates is the table at the head of [`tlbkit_arch::scope`]. The arrays here
-//! are made for speed and so have code of their own; a test compares what is left in them with that table, entry by
+//! are made for speed and so have separate code; a test compares what is left in them with that table, entry by
 //! entry.
 
 use thiserror::Error;

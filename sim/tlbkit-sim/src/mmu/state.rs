@@ -103,7 +103,7 @@ impl Mmu {
     }
 }
 
-/// With fracturing everything is cached in base pages; else a size without a first-level array of its own is cached in
+/// With fracturing everything is cached in base pages; else a size without a separate first-level array is cached in
 /// pieces of the next smaller size that has one.
 fn cached_sizes(config: &MmuConfig, l1: &Level) -> [PageSize; 3] {
     PageSize::ALL.map(|size| match config.fracturing {

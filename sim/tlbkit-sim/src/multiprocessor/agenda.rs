@@ -6,7 +6,7 @@ pub(crate) const NEVER: u64 = u64::MAX;
 
 /// Entries of a group: the children of one entry, in one line of the host.
 const GROUP: usize = 4;
-/// The place of the first entry: so the children of each entry fill a group of their own.
+/// The place of the first entry: so the children of each entry fill a separate group.
 const ROOT: usize = GROUP - 1;
 /// The place of a CPU that is not in the heap.
 const ABSENT: u32 = u32::MAX;

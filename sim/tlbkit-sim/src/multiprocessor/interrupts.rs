@@ -21,7 +21,7 @@ impl Multiprocessor {
         self.observer.command_written(wait);
     }
 
-    /// The same for one target of a flush, if its group needs a command of its own.
+    /// The same for one target of a flush, if its group needs a separate command.
     pub(super) fn write_command_for(&self, to: usize) {
         if self.apics.needs_write(self.cpu(), self.topology.apic_id(to)) {
             self.write_command(self.costs.ipi_send);

@@ -2,7 +2,7 @@
 //!
 //! Linux keeps the pages of a node in LRU lists under one lock (the `lruvec` of its mm/swap.c). The CPU that holds it
 //! changes the head of a list, the page that was first or next in it, and counters of the node. So three lines move
-//! with the lock if another CPU had it before. A CPU that waits for it spins on a line of its own with interrupts off,
+//! with the lock if another CPU had it before. A CPU that waits for it spins on a separate line with interrupts off,
 //! which is one move more (kernel/locking/qspinlock.c). Each socket is a node. The lock is given in the order of
 //! arrival.
 

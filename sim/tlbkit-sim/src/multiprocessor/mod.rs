@@ -4,7 +4,7 @@
 //! as nothing that it does can matter to them; then it yields to the CPU that is furthest behind now. How far that is
 //! depends on what it does:
 //!
-//! - A touch of its own memory may run ahead until an interrupt that has not been sent yet could arrive.
+//! - A touch of the CPU's own memory may run ahead until an interrupt that has not been sent yet could arrive.
 //! - A hit in a shared cache line may run ahead by the time that a transfer of the line takes.
 //! - A locked operation or a store to a page table may not run ahead at all.
 //! - A line that has not moved for a long time is expected to stay. A hit in it may run ahead as a touch may; with

@@ -1,4 +1,4 @@
-//! What varies from run to run on a real machine, drawn from the run's seed. Each CPU has a stream of its own, so that
+//! What varies from run to run on a real machine, drawn from the run's seed. Each CPU has a separate stream, so that
 //! what one CPU does moves no other's numbers, and two policies with one seed meet the same noise for as long as they
 //! do the same.
 

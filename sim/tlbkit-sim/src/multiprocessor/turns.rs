@@ -1,6 +1,6 @@
 //! Whose turn it is: how CPUs yield, sleep and wake each other, and take interrupts meanwhile.
 //!
-//! Whoever runs on the machine says when a CPU may act next ([`Multiprocessor::schedule`]), asks who is
+//! The kernel on the machine says when a CPU may act next ([`Multiprocessor::schedule`]), asks who is
 //! ([`Multiprocessor::next`]), and resumes the coroutine of that CPU, which hands over by suspending.
 
 use super::agenda::NEVER;

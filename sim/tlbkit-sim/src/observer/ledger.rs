@@ -157,13 +157,13 @@ impl Ledger {
         }
     }
 
-    /// Cycles of a cause, whoever ran.
+    /// Cycles of a cause, of both classes.
     #[must_use]
     pub fn of(&self, cause: Cause) -> u64 {
         self.idle.of(cause) + self.task.of(cause)
     }
 
-    /// Cycles of all causes, whoever ran.
+    /// Cycles of all causes, of both classes.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.idle.total() + self.task.total()

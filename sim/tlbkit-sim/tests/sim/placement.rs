@@ -31,7 +31,7 @@ fn busy_tasks_move_at_the_rate_of_the_file_and_pinned_ones_never() {
     let expected = 2.0 * SECONDS * 10.0;
     assert!((moves - expected).abs() < 3.0 * expected.sqrt(), "{moves} moves, {expected} expected");
     assert_eq!(outcome("ebizzy-arena-old", Noise::Off, growing).kernel.moves, 0, "without noise");
-    assert_eq!(outcome("madvise1", Noise::On, growing).kernel.moves, 0, "each thread has a CPU of its own");
+    assert_eq!(outcome("madvise1", Noise::On, growing).kernel.moves, 0, "each thread has a separate CPU");
 }
 
 #[test]

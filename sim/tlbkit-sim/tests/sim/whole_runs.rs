@@ -60,7 +60,7 @@ fn every_workload_ends_well_on_four_cpus() {
     }
 }
 
-/// Eight shells fork at the same time: each space must be known by a token of its own.
+/// Eight shells fork at the same time: each space must be known by a separate token.
 #[test]
 fn spaces_made_at_the_same_time_are_told_apart() {
     let machine = server();
@@ -262,7 +262,7 @@ fn files_cost_flushes_only_where_they_are_read_through_windows() {
     assert!(directly * 10 < through_windows, "{directly} of {through_windows}");
 }
 
-/// Two threads of one core: what each executes takes longer. One thread alone is as fast as on a core of its own, but
+/// Two threads of one core: what each executes takes longer. One thread alone is as fast as on a separate core, but
 /// for what the idle CPU beside it executes before it halts.
 #[test]
 fn a_busy_sibling_slows_what_is_executed_and_an_idle_one_nothing() {

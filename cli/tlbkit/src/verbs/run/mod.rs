@@ -173,7 +173,7 @@ impl RunArguments {
         })
     }
 
-    /// Each run needs a seed of its own.
+    /// Each run needs a separate seed.
     fn check_seeds(&self) -> Result<()> {
         let most = u64::MAX - (u64::from(self.seeds) - 1);
         ensure!(self.seed <= most, "--seed {}: at most {most}, as {} are used", self.seed, self.seeds);

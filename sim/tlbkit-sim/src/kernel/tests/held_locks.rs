@@ -33,7 +33,7 @@ impl Actor {
 /// What a thread does, given the addresses of the two regions.
 type Act = fn(Actor, [u64; 2], &Diary);
 
-/// Runs two threads on cores of their own in a process that has two neighbouring regions. If `second` is the backing of
+/// Runs two threads on separate cores in a process that has two neighbouring regions. If `second` is the backing of
 /// the first region as well, the two are one region.
 fn two_regions(per_vma_locks: PerVmaLocks, second: Backing, acts: [Act; 2]) -> Diary {
     let diary = Diary::default();

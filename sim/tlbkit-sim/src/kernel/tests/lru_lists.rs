@@ -90,7 +90,7 @@ fn tables_and_large_pages_are_in_no_list() {
         stage.boot(kernel).unwrap();
         act_first(stage, kernel, 0, move || {
             let memory = KernelMemory(kernel);
-            // Whoever takes the lock for the first time fetches lines.
+            // The first that takes the lock fetches lines.
             let fetched = || kernel.machine().line_counters().same_socket;
             (1..code().batch).for_each(|_| assert!(memory.alloc(BASE, Purpose::Copy).is_some()));
             let others = [memory.alloc(BASE, Purpose::Table), memory.alloc(LARGE, Purpose::Data)];

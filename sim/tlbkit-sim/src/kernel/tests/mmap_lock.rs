@@ -30,7 +30,7 @@ fn taker(wants: LockMode, at_ns: u64, holds_ns: u64) -> Taker {
 const NOTES: [[&str; 3]; 3] =
     [["0 comes", "0 takes", "0 leaves"], ["1 comes", "1 takes", "1 leaves"], ["2 comes", "2 takes", "2 leaves"]];
 
-/// The takers, each a thread of one process on a core of its own; what they did, and of the nth CPU from when it came
+/// The takers, each a thread of one process on a separate core; what they did, and of the nth CPU from when it came
 /// until it had the lock: cycles of idling, and of spinning.
 fn play<const N: usize>(takers: [Taker; N]) -> (Diary, [[u64; 2]; N], f64) {
     let (diary, waits) = (Diary::default(), std::rc::Rc::new(std::cell::Cell::new([[0; 2]; N])));

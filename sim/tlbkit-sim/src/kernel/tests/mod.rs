@@ -65,7 +65,7 @@ fn takers<const TASKS: usize>(pins: [Option<usize>; TASKS]) -> [Option<usize>; T
 }
 
 #[test]
-fn whoever_comes_by_before_a_cpu_is_awake_takes_its_first_task() {
+fn a_cpu_that_comes_by_before_another_is_awake_takes_its_first_task() {
     assert_eq!(takers([None, None]), [Some(1), Some(0)]);
 }
 

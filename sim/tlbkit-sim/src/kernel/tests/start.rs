@@ -14,7 +14,7 @@ std::thread_local! {
     static MET: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Whoever looked at those of all the others would have a machine of n CPUs start in n times n looks.
+/// If each looked at those of all the others, a machine of n CPUs would start in n times n looks.
 #[test]
 fn a_cpu_that_starts_looks_at_no_outbox_but_its_own() {
     rehearse(CPUS, |_, kernel| {

@@ -255,7 +255,7 @@ fn costs_add_up_and_fractions_are_carried() {
         mmu.translate(VirtAddr(va), Access::Read, Privilege::User, Overlap::Independent, &memory).unwrap().cost.cycles
     };
     mmu.write_cr3(Cr3::flushing(PhysAddr(ROOT), Pcid(1)));
-    // Uppers have no hot cost of their own here: one cycle each by default.
+    // Uppers have no separate hot cost here: one cycle each by default.
     assert_eq!(overlapped(&mut mmu, VA), (1 + 3 + 10 + 4 * 3) / 2);
     let mut second = Mmu::new(MmuConfig { l1_keeps_pcids: Some(0), ..(*config).clone() });
     let mut hits = Vec::new();

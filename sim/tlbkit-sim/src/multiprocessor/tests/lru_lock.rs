@@ -14,8 +14,8 @@ const LINES: u64 = 4;
 /// When the second CPU comes: the first has the lock by then, and still has it.
 const COMES_AT: u64 = 5_000;
 
-/// What the lines of the lock cost whoever does not hold them: the lock is taken by a locked operation, and of what it
-/// guards each line is read and then written.
+/// What the lines of the lock cost a CPU that does not hold them: the lock is taken by a locked operation, and of what
+/// it guards each line is read and then written.
 fn fetched(machine: &Multiprocessor) -> u64 {
     let lines = &machine.costs.lines;
     LINES * lines.same_socket_cycles + lines.locked_cycles + (LINES - 1) * lines.local_cycles
@@ -116,7 +116,7 @@ fn each_socket_has_lists_of_its_own() {
         [HOLDS, |machine, _| {
             machine.sleep_until(COMES_AT, Cause::Idle);
             machine.change_lru_lists(HELD);
-            assert_eq!(machine.running().now(), COMES_AT + fetched(machine), "lines of its own, from memory");
+            assert_eq!(machine.running().now(), COMES_AT + fetched(machine), "separate lines, from memory");
             assert_eq!(machine.line_counters().cross_socket, 0);
         }],
     );

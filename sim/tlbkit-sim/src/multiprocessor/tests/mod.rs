@@ -148,7 +148,7 @@ fn an_interrupt_is_taken_between_repeated_loads() {
 }
 
 #[test]
-fn whoever_is_woken_by_a_cpu_bounds_how_far_that_one_repeats_a_load() {
+fn a_cpu_that_another_wakes_bounds_how_far_that_one_repeats_a_load() {
     let late = play([
         |machine, shared| {
             shared.look_until(machine, |_| machine.running().now() > 10_000);
@@ -190,7 +190,7 @@ fn spent(machine: &Multiprocessor, cpu: usize, cause: Cause) -> u64 {
 }
 
 #[test]
-fn an_interrupt_is_charged_once_to_its_sender_and_once_to_whoever_takes_it() {
+fn an_interrupt_is_charged_once_to_its_sender_and_once_to_the_one_that_takes_it() {
     /// By then the receiver has halted.
     const SENT_AT: u64 = 100_000;
     play([

@@ -95,7 +95,7 @@ pub(crate) fn run(workload: Workload, cpus: u32, over_after: u64, loses: Loses) 
     run_from(workload.first_task(), cpus, over_after, loses)
 }
 
-/// The same from any task of a workload on: whoever should have started it is not there.
+/// The same from any task of a workload on: the one that should have started it is not there.
 pub(crate) fn run_from(task: Task, cpus: u32, over_after: u64, loses: Loses) -> Outcome {
     let world = World::new(cpus, over_after, loses);
     run_task(world.clone(), Arc::default(), task);
