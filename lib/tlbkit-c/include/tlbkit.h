@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 // A hash of this file: `tlbkit_header_fits` compares it with the one in the archive.
-#define TLBKIT_INTERFACE 0xd1d31d473450bb71ull
+#define TLBKIT_INTERFACE 0xf221b21f3e4ce4e8ull
 // For gcc and clang.
 #define TLBKIT_ALIGNED(bytes) __attribute__((aligned(bytes)))
 #define TLBKIT_MUST_USE __attribute__((warn_unused_result))
@@ -318,7 +318,8 @@ struct tlbkit_hardware_ops {
     void (*event)(uint32_t cpu, uint32_t event, uint64_t value);
     // After how many turns of `relax` a waiting CPU calls `late`, each time. 0 for the default: 16,384.
     uint32_t patience_turns;
-    // After how many calls of `late` in one wait `unanswered` is called. 0 for the default: 32,768.
+    // After how many calls of `late` in one wait `unanswered` is called. 0 for the default: 1,024,
+    // which makes about a second. A guest whose host may take a CPU away for longer needs more.
     uint32_t patience_rounds;
 };
 

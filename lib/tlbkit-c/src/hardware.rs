@@ -48,7 +48,7 @@ impl Ops {
             #[cfg(feature = "events")]
             event: table.event,
             patience_turns: or_default(table.patience_turns, 1 << 14),
-            patience_rounds: or_default(table.patience_rounds, 1 << 15),
+            patience_rounds: or_default(table.patience_rounds, 1 << 10),
         })
     }
 }
@@ -70,7 +70,7 @@ const fn or_default(chosen: u32, own: u32) -> u32 {
 #[cold]
 #[inline(never)]
 fn stop_unanswered(missing: Missing<'_>) -> ! {
-    let (mut text, mut before) = (Text::new("a flush is not answered by "), "CPU ");
+    let (mut text, mut before) = (Text::new(missing.complaint()), "CPU ");
     missing.for_each(|cpu| {
         text.push(before);
         text.push_number(cpu.0);

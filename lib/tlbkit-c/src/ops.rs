@@ -114,6 +114,7 @@ pub struct HardwareOps {
     pub event: Option<unsafe extern "C" fn(cpu: u32, event: u32, value: u64)>,
     /// After how many turns of `relax` a waiting CPU calls `late`, each time. 0 for the default: 16,384.
     pub patience_turns: u32,
-    /// After how many calls of `late` in one wait `unanswered` is called. 0 for the default: 32,768.
+    /// After how many calls of `late` in one wait `unanswered` is called. 0 for the default: 1,024,
+    /// which makes about a second. A guest whose host may take a CPU away for longer needs more.
     pub patience_rounds: u32,
 }

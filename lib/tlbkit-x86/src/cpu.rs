@@ -62,10 +62,10 @@ pub trait Kernel {
         Late::AskAgain
     }
 
-    /// As [`Hardware::patience_rounds`]. The default amounts to ten to thirty seconds with the default turns.
+    /// As [`Hardware::patience_rounds`]. The default amounts to about a second with the default turns.
     #[inline]
     fn patience_rounds(&self) -> u32 {
-        1 << 15
+        1 << 10
     }
 
     /// As [`Hardware::unanswered`].
@@ -74,7 +74,7 @@ pub trait Kernel {
     /// By default, with a message that names the missing CPUs.
     #[cold]
     fn unanswered(&self, missing: Missing<'_>) {
-        panic!("a flush is not answered by {missing}");
+        panic!("{}{missing}", missing.complaint());
     }
 
     /// As [`Hardware::this_cpu`].

@@ -251,13 +251,15 @@ pub trait Hardware {
     }
 
     /// How often [`late`](Self::late) is called in one wait before the missing CPUs are given up, and
-    /// [`unanswered`](Self::unanswered) is called. The default makes ten to thirty seconds of the default turns.
+    /// [`unanswered`](Self::unanswered) is called. The default makes about a second of the default turns. A guest whose
+    /// host may take a CPU away for longer needs more.
     #[inline]
     fn patience_rounds(&self) -> u32 {
-        1 << 15
+        1 << 10
     }
 
-    /// These CPUs have not answered, however many IPIs they were sent. A kernel stops the machine, or declares them
+    /// These CPUs have not answered, however many IPIs they were sent; or one does not end its switch, for which
+    /// [`Cpu::destroy_later`](crate::Cpu::destroy_later) waits with interrupts off. A kernel stops the machine, or declares them
     /// [stopped](crate::Tlb::declare_stopped); a CPU that was declared stopped is not named again. If the call returns,
     /// the wait goes on and counts anew: what was to be flushed may not be freed before they have answered.
     ///
@@ -265,7 +267,7 @@ pub trait Hardware {
     /// The default does, and names them.
     #[cold]
     fn unanswered(&self, missing: Missing<'_>) {
-        panic!("a flush is not answered by {missing}");
+        panic!("{}{missing}", missing.complaint());
     }
 
     /// The CPU that executes this code, where the kernel can tell: by per-CPU data, RDTSCP or RDPID. It is compared

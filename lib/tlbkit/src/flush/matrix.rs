@@ -24,7 +24,7 @@
 use super::request::{MAILBOXES, Mailbox};
 use crate::addr::CpuId;
 use crate::policy::history::state::ROWS;
-use crate::space::cpu_set::{AtomicCpuSet, Attendance, Missing, for_each_cpu, last_word, split, words_for};
+use crate::space::cpu_set::{AtomicCpuSet, Attendance, Missing, Owes, for_each_cpu, last_word, split, words_for};
 use crate::sync::{AtomicU64, Ordering};
 
 /// Words of a cache line.
@@ -125,7 +125,7 @@ impl<'k> RequestMatrix<'k> {
         'k: 'a,
     {
         let others = &self.rows[self.start_of_outbox(cpu, 1)..][..(MAILBOXES - 1) * self.row_words];
-        Missing { first: self.outbox(cpu, 0), others, attendance }
+        Missing { first: self.outbox(cpu, 0), others, attendance, owes: Owes::Answer }
     }
 
     /// A mailbox of `cpu` other than its first.

@@ -49,4 +49,4 @@ pub(crate) mod pending;
 pub(crate) mod request;
 pub(crate) mod shootdown;
 mod targets;
-mod wait;
+pub(crate) mod wait;

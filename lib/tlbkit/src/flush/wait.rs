@@ -51,14 +51,16 @@
 //! **Late CPUs.** A wait is never silent. After [`Hardware::patience_turns`] it sends another IPI to the responders
 //! that are late, unless the kernel says otherwise, so a lost IPI costs time and nothing else. After
 //! [`Hardware::patience_rounds`] of that it names them to [`Hardware::unanswered`], which panics unless the kernel does
-//! something better.
+//! something better. A destroyer that waits for the end of a switch (`space/end.rs`) has the same patience.
+
+use core::slice;
 
 use super::mailboxes::{Issued, Responders};
 use super::request::MAILBOXES;
 use crate::addr::CpuId;
 use crate::cpu::Cpu;
 use crate::hardware::{Event, Hardware, Late};
-use crate::space::cpu_set::{Missing, first_cpu};
+use crate::space::cpu_set::{AtomicCpuSet, Missing, Owes, first_cpu, split};
 use crate::sync::{AtomicU64, Ordering};
 
 /// What is waited for.
@@ -78,6 +80,27 @@ pub(crate) struct Waited {
     turns: u32,
     /// How often the kernel's patience was over.
     rounds: u32,
+}
+
+impl Waited {
+    /// Counts a turn. True if the kernel's patience is over, as it is again after as many turns.
+    fn is_turn_late(&mut self, hardware: &impl Hardware) -> bool {
+        self.turns += 1;
+        let is_late = self.turns >= hardware.patience_turns();
+        if is_late {
+            (self.turns, self.rounds) = (0, self.rounds + 1);
+        }
+        is_late
+    }
+
+    /// True if the kernel's patience has been over so often that those who are missing are given up.
+    fn is_given_up(&mut self, hardware: &impl Hardware) -> bool {
+        let is_given_up = self.rounds >= hardware.patience_rounds();
+        if is_given_up {
+            self.rounds = 0;
+        }
+        is_given_up
+    }
 }
 
 impl<H: Hardware> Cpu<'_, '_, H> {
@@ -120,20 +143,17 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         self.hardware.event(Event::Waiting(late));
         self.hardware.with_irqs_off(|irqs| self.answer_in_a_wait(irqs));
         self.hardware.relax();
-        waited.turns += 1;
-        if waited.turns < self.hardware.patience_turns() {
+        if !waited.is_turn_late(self.hardware) {
             return;
         }
-        (waited.turns, waited.rounds) = (0, waited.rounds + 1);
         self.resend_late(awaited);
-        if waited.rounds < self.hardware.patience_rounds() {
+        if !waited.is_given_up(self.hardware) {
             return;
         }
-        waited.rounds = 0;
         let missing = match awaited {
             Awaited::Issued(issued) => {
                 let first = self.tlb.matrix.outbox(issued.cpu, issued.mailbox());
-                Missing { first, others: &[], attendance: &self.tlb.cpus }
+                Missing { first, others: &[], attendance: &self.tlb.cpus, owes: Owes::Answer }
             }
             Awaited::Mailbox(_) | Awaited::FreeMailbox => self.missing(),
         };
@@ -141,6 +161,30 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         missing.for_each(|_| is_anybody = true);
         if is_anybody {
             self.hardware.unanswered(missing);
+        }
+    }
+
+    /// One turn of a wait for `cpu`, which is in the middle of a switch (`space/end.rs`): no IPI would end that. If it
+    /// is late it is named like one that does not answer. This CPU, whose interrupts are off, then answers the others,
+    /// so that none of them finds it missing in the place of that one.
+    #[inline(always)]
+    pub(crate) fn wait_for_switch(&self, cpu: CpuId, waited: &mut Waited) {
+        self.hardware.relax();
+        if waited.is_turn_late(self.hardware) {
+            self.report_switch(cpu, waited);
+        }
+    }
+
+    #[cold]
+    fn report_switch(&self, cpu: CpuId, waited: &mut Waited) {
+        let _it_cannot_be_asked = self.hardware.late(cpu);
+        self.hardware.with_irqs_off(|irqs| self.answer_in_a_wait(irqs));
+        if waited.is_given_up(self.hardware) {
+            let (index, bit) = split(cpu);
+            let word = AtomicU64::new(bit);
+            let first = AtomicCpuSet::new(slice::from_ref(&word));
+            let owes = Owes::Switch(index);
+            self.hardware.unanswered(Missing { first, others: &[], attendance: &self.tlb.cpus, owes });
         }
     }
 

@@ -127,12 +127,32 @@ pub struct Missing<'a> {
     /// More sets of that size, one after another.
     pub(crate) others: &'a [AtomicU64],
     pub(crate) attendance: &'a dyn Attendance,
+    pub(crate) owes: Owes,
+}
+
+/// What a CPU that is missing has not done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Owes {
+    Answer,
+    /// The end of a switch. Its word is the only one of the set, and this is its index.
+    Switch(usize),
 }
 
 impl Missing<'_> {
     /// Calls `f` with each of them.
     pub fn for_each(&self, mut f: impl FnMut(CpuId)) {
-        (0..self.first.words().len()).for_each(|index| for_each_cpu(index, self.present(index), &mut f));
+        let start = if let Owes::Switch(index) = self.owes { index } else { 0 };
+        (0..self.first.words().len()).for_each(|index| for_each_cpu(start + index, self.present(index), &mut f));
+    }
+
+    /// What they have not done, as the beginning of a sentence that ends with their names: they have not answered a
+    /// flush, or one of them does not end a switch, for which [`Cpu::destroy_later`](crate::Cpu::destroy_later) waits.
+    #[must_use]
+    pub const fn complaint(&self) -> &'static str {
+        match self.owes {
+            Owes::Answer => "a flush is not answered by ",
+            Owes::Switch(_) => "a switch is not ended by ",
+        }
     }
 
     /// A responder that has not answered, even if it is offline.
@@ -147,6 +167,9 @@ impl Missing<'_> {
     /// use.
     fn present(&self, index: usize) -> u64 {
         let responders = self.responders(index);
+        if self.owes != Owes::Answer {
+            return responders;
+        }
         let mut present = responders;
         for_each_cpu(index, responders, |cpu| {
             present &= !if self.attendance.is_absent(cpu) { split(cpu).1 } else { 0 }

@@ -31,9 +31,10 @@
 //!
 //! Nobody touches the space too late. A CPU touches it only while its presence says switching, or while the reference
 //! that it drops is still counted; a destroyer waits while it sees a member of the CPU set switching. That wait is
-//! short, because a switch runs with interrupts off and waits for nobody. For the same reason a CPU that leaves a space
-//! which it held lazily does not write the CPU set afterwards, even under a policy that keeps the set exact: it stays a
-//! member until it has run the space again.
+//! short, because a switch runs with interrupts off and waits for nobody. (A CPU that was stopped in one is named, as
+//! in every wait: `flush/wait.rs`.) For the same reason a CPU that leaves a space which it held lazily does not write
+//! the CPU set afterwards, even under a policy that keeps the set exact: it stays a member until it has run the space
+//! again.
 //!
 //! **Not promised:** when. A CPU that sleeps keeps the page tables of at most one dead space until it wakes up.
 
@@ -43,6 +44,7 @@ use crate::addr::CpuId;
 use crate::cpu::state::Presence;
 use crate::cpu::{Cpu, flag};
 use crate::flush::request::{Needs, Request};
+use crate::flush::wait::Waited;
 use crate::hardware::{Hardware, IrqsOff};
 use crate::policy::Reason;
 use crate::policy::history::choices::LazyReferences;
@@ -74,8 +76,9 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     }
 
     /// Ends `space` as [`destroy`](Self::destroy) does, but never interrupts a CPU and waits for no answer. It does
-    /// wait while a CPU is in the middle of a switch. So it may be called with interrupts off, and under locks that no
-    /// switch takes; the lock under which [`with_space_of`](Hardware::with_space_of) finds a space is one that a switch
+    /// wait while a CPU is in the middle of a switch; one that stays there is named, as in every wait, to
+    /// [`Hardware::unanswered`]. So it may be called with interrupts off, and under locks that no switch and no handler
+    /// of the shootdown interrupt takes; the lock under which [`with_space_of`](Hardware::with_space_of) finds a space is one that a switch
     /// does take. It may not be called from an NMI, nor from the handling of
     /// [`Event::LastLazyReference`](crate::Event). A CPU that leaves the space looks it up once more: the kernel must
     /// still find it, so do not call this after the space has been taken out of the kernel's table.
@@ -148,6 +151,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// True if `cpu` holds `space` in lazy TLB mode. A CPU that is seen switching may still have it loaded, so this
     /// waits until the switch is over; no switch leads back into a space that no task runs.
     fn holds_lazily(&self, cpu: CpuId, space: &AddressSpace<H::Set>) -> bool {
+        let mut waited = Waited::default();
         let seen = loop {
             // Acquire: partner is the Release that ends a switch, begins lazy mode or goes offline: what that CPU did
             // in the space that it left is over.
@@ -155,7 +159,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
             if seen != Presence::SWITCHING {
                 break seen;
             }
-            self.hardware.relax();
+            self.wait_for_switch(cpu, &mut waited);
         };
         assert!(seen != Presence::running(space.id), "destroying a space that runs on another CPU");
         seen == Presence::lazy(space.id)

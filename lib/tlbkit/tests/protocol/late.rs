@@ -7,6 +7,7 @@ use std::rc::Rc;
 use tlbkit::{CpuId, CpuSetUpkeep, Destroyed, Late, LazyReferences, Policy};
 
 use crate::machine::{Delivery, Did, Fate, KERNEL, Owner, USER, World, interrupted};
+use crate::misuse::complaint;
 
 /// Two CPUs run a space, and no interrupt arrives by itself.
 fn two(policy: Policy) -> (&'static World, usize) {
@@ -212,4 +213,45 @@ fn c_25_a_cpu_that_resumes_drops_the_reference_it_held_lazily() {
         world.bring_up(1);
         assert_eq!(world.memory.borrow().roots[space], Fate::Freed);
     }
+}
+
+/// CPU 1 is stopped between two spaces, in the set of the first one, which no CPU runs any more. CPU 2 is there too.
+fn stopped_in_a_switch() -> (&'static World, usize) {
+    let world = World::new(Policy::default(), 3);
+    let (space, other) = (world.space(), world.space());
+    world.switch(1, space);
+    *world.cpus[1].kept.nmi.borrow_mut() = Some(Box::new(|_| stop()));
+    assert!(catch_unwind(AssertUnwindSafe(|| world.switch(1, other))).is_err());
+    world.cpus[1].kept.nmi.take();
+    world.cpus[1].is_online.set(false);
+    world.delivery.set(Delivery::Lost);
+    world.forget_logs();
+    (world, space)
+}
+
+#[test]
+fn c_63_a_cpu_that_stopped_in_a_switch_is_named_by_the_destroyer_that_waits_for_it() {
+    let (world, space) = stopped_in_a_switch();
+    world.cpus[0].patience_rounds.set(3);
+    let said = complaint(|| _ = world.cpu(0).destroy_later(world.at(space)));
+    assert_eq!(said, "a switch is not ended by CPU 1");
+    assert_eq!(*world.cpus[0].was_late.borrow(), [1; 3], "as often as the kernel said");
+    assert_eq!(interrupted(&world.log(0)), [], "it would not take an interrupt");
+}
+
+/// The destroyer's interrupts are off. Who waits for its answer would otherwise name it, though it is alive.
+#[test]
+fn inv_7_a_destroyer_that_waits_for_a_switch_answers_and_goes_on_once_the_cpu_is_declared_stopped() {
+    let (world, space) = stopped_in_a_switch();
+    world.plan(|world| {
+        let mut gather = world.gather(Owner::Kernel);
+        gather.flush_everything();
+        std::mem::forget(gather.issue(&world.cpu(2)));
+    });
+    at_turn(world, 18, |world| {
+        assert_eq!(world.cpu(2).missing().to_string(), "CPU 1", "CPU 0 has answered");
+        world.tlb.declare_stopped(CpuId(1));
+    });
+    assert_eq!(world.cpu(0).destroy_later(world.at(space)), Destroyed::Now);
+    assert_eq!(*world.cpus[0].was_late.borrow(), [1, 1], "after 8 turns and after 16");
 }

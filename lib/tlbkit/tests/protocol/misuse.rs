@@ -12,7 +12,7 @@ use crate::issue::{Issued, RING, answer, issue, several, wait};
 use crate::machine::{Core, Delivery, KERNEL, Owner, USER, World};
 
 /// What the panic of `call` says.
-fn complaint(call: impl FnOnce()) -> String {
+pub(crate) fn complaint(call: impl FnOnce()) -> String {
     let panic = catch_unwind(AssertUnwindSafe(call)).expect_err("it was not noticed");
     match panic.downcast::<String>() {
         Ok(text) => *text,

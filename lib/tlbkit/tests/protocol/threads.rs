@@ -76,6 +76,6 @@ fn inv_2_a_cpu_in_the_middle_of_a_switch_is_told() {
 #[test]
 fn who_sets_no_patience_has_that_of_the_documentation() {
     let cpu = Thread::new(Machine::new(Policy::default(), 1, 1), 0).hardware;
-    assert_eq!((cpu.patience_turns(), cpu.patience_rounds()), (1 << 14, 1 << 15));
+    assert_eq!((cpu.patience_turns(), cpu.patience_rounds()), (1 << 14, 1 << 10));
     assert_eq!((cpu.late(CpuId(0)), cpu.glances(), cpu.this_cpu()), (Late::AskAgain, 0, None));
 }
