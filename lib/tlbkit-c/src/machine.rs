@@ -262,7 +262,7 @@ unsafe fn init(machine: *mut MachineStorage, setup: *const Setup) -> Result<(), 
 unsafe fn init_cpus(cpus: *mut CpuState, count: usize) -> &'static [CpuState] {
     for index in 0..count {
         // SAFETY: below `count`.
-        unsafe { cpus.add(index).write(CpuState::new()) };
+        unsafe { cpus.add(index).write(const { CpuState::new() }) };
     }
     // SAFETY: all were written above.
     unsafe { core::slice::from_raw_parts(cpus, count) }

@@ -73,6 +73,10 @@ impl<M: Machine> Hardware for TestCpu<M> {
         self.here.get()
     }
 
+    fn cr3(&self) -> Option<Cr3> {
+        Some(self.cr3.get())
+    }
+
     fn irqs_enabled(&self) -> bool {
         self.irqs.get()
     }

@@ -37,6 +37,15 @@ pub trait Kernel {
         Sent::NotYet
     }
 
+    /// An instruction is about to invalidate something on this CPU. A kernel that counts counts it here, and one that
+    /// wants to see its tests fail returns [`Invalidate::Never`], from the handler of the shootdown interrupt for
+    /// instance. By default nothing is asked, and nothing is paid.
+    #[inline(always)]
+    fn invalidate(&self, what: Invalidation) -> Invalidate {
+        let _ = what;
+        Invalidate::Now
+    }
+
     /// As [`Hardware::event`].
     #[inline(always)]
     fn event(&self, event: Event) {
@@ -102,6 +111,27 @@ pub enum Sent {
     NotYet,
 }
 
+/// What an instruction is about to invalidate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Invalidation {
+    /// A page, by INVLPG or INVPCID.
+    Page(VirtAddr),
+    /// All of a PCID, by a write of CR3 or INVPCID.
+    Tag(Pcid),
+    /// Everything, by INVPCID or CR4.PGE.
+    Everything,
+}
+
+/// Whether [`X86Cpu`] executes such an instruction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Invalidate {
+    /// It does.
+    Now,
+    /// It does not, so that stale entries stay: only for a test that is to fail. A CR3 is loaded all the same, and
+    /// where there are no PCIDs that flushes.
+    Never,
+}
+
 /// One CPU. It is created on the CPU that it stands for, and may be used on that CPU only. It is `Send` and `Sync`, so
 /// that it can live in a static; using it on the right CPU is part of the contract of [`new`](Self::new).
 pub struct X86Cpu<'k, K> {
@@ -129,6 +159,11 @@ impl<'k, K: Kernel> X86Cpu<'k, K> {
     pub const fn kernel(&self) -> &'k K {
         self.kernel
     }
+
+    #[inline(always)]
+    fn is_lost(&self, what: Invalidation) -> bool {
+        self.kernel.invalidate(what) == Invalidate::Never
+    }
 }
 
 impl<K: Kernel> Hardware for X86Cpu<'_, K> {
@@ -144,26 +179,41 @@ impl<K: Kernel> Hardware for X86Cpu<'_, K> {
     fn write_cr3(&self, cr3: Cr3) {
         // With CR4.PCIDE clear, a PCID or the no-flush bit would fault. The protocol never sets them there, but this
         // function is safe, so it must be right for every other caller too.
-        let cr3 = if self.features.pcid { cr3 } else { Cr3::flushing(cr3.root(), Pcid::KERNEL) };
+        let mut cr3 = if self.features.pcid { cr3 } else { Cr3::flushing(cr3.root(), Pcid::KERNEL) };
+        if !cr3.keeps() && self.is_lost(Invalidation::Tag(cr3.pcid())) && self.features.pcid {
+            cr3 = Cr3::keeping(cr3.root(), cr3.pcid());
+        }
         // SAFETY: ring 0, and tables that map the kernel, by `new`; PCID and no-flush bit only if PCIDs are enabled.
         unsafe { registers::write_cr3(cr3) }
     }
 
     #[inline(always)]
     fn invlpg(&self, va: VirtAddr) {
-        // SAFETY: ring 0, by `new`.
-        unsafe { invalidate::invlpg(va) }
+        if !self.is_lost(Invalidation::Page(va)) {
+            // SAFETY: ring 0, by `new`.
+            unsafe { invalidate::invlpg(va) }
+        }
     }
 
     #[inline]
     fn invpcid(&self, what: Invpcid) {
+        let invalidation = match what {
+            Invpcid::Address(_, va) => Invalidation::Page(va),
+            Invpcid::Single(pcid) => Invalidation::Tag(pcid),
+            Invpcid::All | Invpcid::AllAndGlobals => Invalidation::Everything,
+        };
+        if self.is_lost(invalidation) {
+            return;
+        }
         // SAFETY: ring 0, by `new`; the protocol calls it only if the features include INVPCID.
         unsafe { invalidate::invpcid(what) }
     }
 
     fn toggle_pge(&self) {
-        // SAFETY: ring 0, by `new`; the protocol calls it with interrupts off.
-        unsafe { registers::toggle_pge() }
+        if !self.is_lost(Invalidation::Everything) {
+            // SAFETY: ring 0, by `new`; the protocol calls it with interrupts off.
+            unsafe { registers::toggle_pge() }
+        }
     }
 
     fn send_ipi(&self, to: CpuId) {
@@ -217,6 +267,11 @@ impl<K: Kernel> Hardware for X86Cpu<'_, K> {
     #[cold]
     fn wrong_cpu(&self, named: CpuId, here: CpuId) {
         self.kernel.wrong_cpu(named, here);
+    }
+
+    fn cr3(&self) -> Option<Cr3> {
+        // SAFETY: ring 0, by `new`.
+        Some(unsafe { registers::read_cr3() })
     }
 
     #[inline(always)]

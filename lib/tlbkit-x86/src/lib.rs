@@ -55,7 +55,7 @@ mod registers;
 
 pub use apic::{Apic, Destination};
 
-pub use cpu::{Kernel, Sent, X86Cpu};
+pub use cpu::{Invalidate, Invalidation, Kernel, Sent, X86Cpu};
 pub use cpuid::{Identity, Vendor};
 pub use errata::{Defect, ERRATA, Erratum, Overrides, Trust};
 pub use invalidate::{Broadcast, Invlpgb, invlpg, invpcid, tlbsync};

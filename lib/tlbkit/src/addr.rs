@@ -55,6 +55,7 @@ impl PhysAddr {
     /// A top-level table is a page: the low bits of CR3 are a PCID and flags.
     pub(crate) const fn assert_is_page(self) {
         assert!(self.0.is_multiple_of(PAGE_BYTES), "a top-level table does not begin a page");
+        assert!(self.0 >> 52 == 0, "the address of a top-level table is not physical");
     }
 }
 

@@ -125,7 +125,8 @@ pub struct IrqsOff(core::marker::PhantomData<*const ()>);
 
 impl IrqsOff {
     /// The caller states that interrupts are off and stay off while the value lives: in an interrupt handler, or
-    /// between `cli` and `sti`. A wrong statement breaks the protocol's invariants, not memory safety.
+    /// between `cli` and `sti`. A wrong statement breaks the protocol's invariants, not memory safety. With debug
+    /// assertions a switch and an answer look at the interrupt flag.
     #[must_use]
     pub const fn assume() -> Self {
         Self(core::marker::PhantomData)
@@ -287,6 +288,13 @@ pub trait Hardware {
     #[cold]
     fn wrong_cpu(&self, named: CpuId, here: CpuId) {
         panic!("called as CPU {}, on CPU {}: the task has migrated, or the number is wrong", named.0, here.0);
+    }
+
+    /// What CR3 holds, where that is cheap to tell. A debug build compares it with what the library wrote there, at each
+    /// switch to another space: a kernel that also loads CR3 itself would run with another space's tags. The default
+    /// does not tell.
+    fn cr3(&self) -> Option<Cr3> {
+        None
     }
 
     /// True if interrupts are on: waiting with interrupts off is an error (INV-7).

@@ -6,11 +6,11 @@ use std::cell::RefCell;
 
 use tlbkit::sync::AtomicU64;
 use tlbkit::{
-    AddressSpace, CpuId, Event, Features, Hardware, Late, Missing, PhysAddr, Policy, Reason, Scope, SpaceToken, Stride,
-    TlbGather, Translations, VirtAddr,
+    AddressSpace, CpuId, Event, Features, Hardware, Invpcid, Late, Missing, Pcid, PhysAddr, Policy, Reason, Scope,
+    SpaceToken, Stride, TlbGather, Translations, VirtAddr,
 };
 use tlbkit_testkit::{TestCpu, Threads, tlb};
-use tlbkit_x86::{Apic, Kernel, Sent, X86Cpu};
+use tlbkit_x86::{Apic, Invalidate, Invalidation, Kernel, Sent, X86Cpu};
 
 type Set = [AtomicU64; 1];
 
@@ -66,6 +66,11 @@ impl Kernel for Talkative {
         Sent::ByKernel
     }
 
+    fn invalidate(&self, what: Invalidation) -> Invalidate {
+        self.hear(format!("{what:?}"));
+        Invalidate::Never
+    }
+
     fn event(&self, event: Event) {
         self.hear(format!("{event:?}"));
     }
@@ -106,7 +111,7 @@ fn cpu<K: Kernel>(kernel: &K) -> X86Cpu<'_, K> {
 #[test]
 fn a_kernel_that_says_nothing_says_what_the_protocol_says_by_itself() {
     let silent = cpu(&Silent);
-    // The figures of the documentation: about a millisecond of PAUSE, and so many that it becomes ten seconds or more.
+    // The figures of the documentation: about a millisecond of PAUSE, and so many that it becomes about a second.
     assert_eq!((silent.patience_turns(), silent.patience_rounds()), (1 << 14, 1 << 10));
     assert_eq!((silent.late(CpuId(1)), silent.this_cpu()), (Late::AskAgain, None));
     silent.event(Event::FlushEnd);
@@ -145,6 +150,16 @@ fn a_kernel_that_sends_interrupts_itself_is_asked_to() {
     cpu(&kernel).send_ipi(CpuId(5));
     cpu(&kernel).send_ipi_to_others();
     assert_eq!(*kernel.heard.borrow(), ["interrupt 5", "interrupt all"]);
+}
+
+/// The instructions would fault in user mode.
+#[test]
+fn a_kernel_that_counts_what_is_invalidated_hears_of_it_and_can_lose_it() {
+    let kernel = Talkative::default();
+    cpu(&kernel).invlpg(VirtAddr(0x1000));
+    cpu(&kernel).invpcid(Invpcid::Single(Pcid(3)));
+    cpu(&kernel).toggle_pge();
+    assert_eq!(*kernel.heard.borrow(), ["Page(va:0x1000)", "Tag(Pcid(3))", "Everything"]);
 }
 
 #[test]

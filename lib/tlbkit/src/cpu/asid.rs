@@ -81,11 +81,13 @@ pub(crate) struct AsidTable {
 }
 
 impl AsidTable {
+    /// The table of a CPU that was not brought up. It has no ASID, and each hint says that there may be one all the
+    /// same: so a switch there takes the path that searches, which looks whether the CPU was brought up.
     pub(crate) const fn new() -> Self {
         Self {
             ids: [const { Owned::new(0) }; ROOM],
             generations: [const { Owned::new(0) }; ROOM],
-            hints: [const { OwnedByte::new(0) }; HINTS],
+            hints: [const { OwnedByte::new(SHARED) }; HINTS],
             order: [const { OwnedByte::new(0) }; ROOM],
             next: OwnedByte::new(0),
             last: OwnedByte::new(0),
@@ -96,6 +98,12 @@ impl AsidTable {
     pub(crate) fn reset_without_pcid(&self) {
         self.reset(1);
         self.hints.iter().for_each(|hint| hint.set(SHARED | NO_PCID));
+    }
+
+    /// Forgets everything: this CPU goes offline, and its table is again a [`new`](Self::new) one.
+    pub(crate) fn reset_offline(&self) {
+        self.reset(1);
+        self.hints.iter().for_each(|hint| hint.set(SHARED));
     }
 
     /// Forgets everything, and uses `count` ASIDs from now on.

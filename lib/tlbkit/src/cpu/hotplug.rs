@@ -86,7 +86,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// runs again. Until then it may touch only what stays mapped.
     pub fn offline(&self, irqs: &IrqsOff) {
         self.load_kernel(irqs);
-        self.state.asids.reset(1);
+        self.state.asids.reset_offline();
         // Release: the CPU has left every space before it leaves the set; partner is the Acquire load in
         // `others`.
         self.tlb.online().remove(self.id, Ordering::Release);

@@ -47,6 +47,9 @@ pub(crate) mod flag {
     pub(crate) const ENTER_LAZY_WORK: u32 = LAZY_COUNTED | NOT_LAZY;
 }
 
+/// True if what a type cannot exclude is checked: in a debug build, unless simulators or loom would see the accesses.
+pub(crate) const CHECKED: bool = cfg!(all(debug_assertions, not(any(loom, feature = "observe"))));
+
 /// The TLBs of a machine: its CPUs, the requests between them, and the policy.
 pub struct Tlb<'k> {
     pub(crate) cpus: &'k [CpuState],
@@ -197,7 +200,18 @@ impl<'t, 'k, H: Hardware> Cpu<'t, 'k, H> {
 
     /// Calls `f` with the space that the kernel calls `token`.
     pub(crate) fn with_space_of<R>(&self, token: SpaceToken, f: impl FnOnce(&AddressSpace<H::Set>) -> R) -> R {
-        self.hardware.with_space_of(token.into(), f)
+        self.hardware.with_space_of(token.into(), |space| {
+            debug_assert!(space.token == token, "asked for space {:#x}, and got {:#x}", token.0, space.token.0);
+            f(space)
+        })
+    }
+
+    /// With debug assertions, panics if interrupts are on, whatever an [`IrqsOff`] says.
+    #[inline(always)]
+    pub(crate) fn check_irqs_off(&self) {
+        if CHECKED {
+            assert!(!self.hardware.irqs_enabled(), "interrupts are on, and `IrqsOff::assume` said that they are off");
+        }
     }
 
     /// True if this code runs on the CPU that the handle is for, as far as the kernel can tell.

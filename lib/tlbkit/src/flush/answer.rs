@@ -26,6 +26,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         if !self.is_here() || self.presence().is_absent() {
             return; // requests are withdrawn, or wait until this CPU is online: `wait.rs`
         }
+        self.check_irqs_off();
         let inbox = self.tlb.matrix.inbox(self.id);
         let Some(word) = inbox.only_word() else { return self.answer_among_many(irqs) };
         let mut hints = take(word);

@@ -259,6 +259,48 @@ impl<'s, S, F> TlbGather<'s, S, F> {
         self.into_flushed()
     }
 
+    /// Flushes as [`flush`](Self::flush) does, calls `free` with the frames, and leaves the gather empty, to be used
+    /// again: nothing is moved, and nothing allocated anew. `free` takes the frames out of the collection.
+    ///
+    /// ```
+    /// # use tlbkit::*;
+    /// fn unmap<H: Hardware>(
+    ///     gather: &mut TlbGather<'_, H::Set, Vec<u64>>,
+    ///     cpu: &Cpu<'_, '_, H>,
+    ///     pages: impl Iterator<Item = VirtAddr>,
+    ///     clear: impl Fn(VirtAddr) -> u64,
+    ///     free: impl Fn(u64),
+    /// ) {
+    ///     for va in pages {
+    ///         if gather.held() == 64 {
+    ///             gather.flush_and_reuse(cpu, |frames| frames.drain(..).for_each(&free));
+    ///         }
+    ///         gather.unmap(cpu, va, Stride::Page4K, Scope::Local, Reason::RemovePte, clear(va));
+    ///     }
+    ///     gather.flush_and_reuse(cpu, |frames| frames.drain(..).for_each(&free));
+    /// }
+    /// ```
+    ///
+    /// # Panics
+    /// As [`flush`](Self::flush); what was recorded is still in the gather then.
+    pub fn flush_and_reuse<H: Hardware<Set = S>>(&mut self, cpu: &Cpu<'_, '_, H>, free: impl FnOnce(&mut F)) {
+        if self.has_work(cpu) {
+            cpu.shootdown(self.translations, self.request(cpu), self.reason());
+        }
+        (self.recorded, self.packet) = (Recorded::NOTHING, Packet::EMPTY);
+        free(&mut self.frames);
+    }
+
+    /// Frames that are held: what a caller whose collection is full at some number looks at before it clears another
+    /// entry, since the collection itself may panic.
+    #[must_use]
+    pub fn held<'f>(&'f self) -> usize
+    where
+        &'f F: IntoIterator<IntoIter: ExactSizeIterator>,
+    {
+        (&*self.frames).into_iter().len()
+    }
+
     /// True if there is something to flush.
     pub(crate) fn has_work<H: Hardware<Set = S>>(&self, cpu: &Cpu<'_, '_, H>) -> bool {
         !self.is_empty() || self.is_due_unnamed(cpu)

@@ -230,8 +230,8 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
                 outbox.store(chosen, Ordering::Release);
                 let count = if ENABLED { chosen.count_ones() } else { 0 };
                 let responders = Responders { words: slice::from_ref(outbox), start: 0, count };
-                if chosen | split(self.id).1 == self.tlb.matrix.last_word {
-                    self.interrupt_all(&responders);
+                if chosen | split(self.id).1 == self.tlb.matrix.last_word && self.tlb.cpus.len() > 2 {
+                    self.interrupt_all();
                 } else {
                     self.interrupt(&responders);
                 }
@@ -275,7 +275,7 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
         }
         let responders = Responders { words: &outbox[start..end], start, count };
         if count as usize + 1 == self.tlb.cpus.len() {
-            self.interrupt_all(&responders);
+            self.interrupt_all();
         } else {
             self.interrupt(&responders);
         }
@@ -410,10 +410,7 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
     /// ```
     /// So it does not look at the outbox either, where the bit of cpu2 may have been cleared by now. A hint without a
     /// bit does no harm.
-    fn interrupt_all(&self, responders: &Responders<'_>) {
-        if self.tlb.cpus.len() == 2 {
-            return self.interrupt(responders);
-        }
+    fn interrupt_all(&self) {
         let others = (0..self.tlb.cpus.len() as u32).map(CpuId).filter(|&cpu| cpu != self.id);
         let leave_hint = |cpu| self.tlb.matrix.inbox(cpu).leave_hint(self.id);
         let Some(busy) = others.clone().find(|&cpu| !leave_hint(cpu)) else {

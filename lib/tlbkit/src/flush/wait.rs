@@ -242,7 +242,10 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// # Panics
     /// If interrupts are off (INV-7).
     pub(crate) fn assert_may_wait(&self) {
-        assert!(self.hardware.irqs_enabled(), "waiting for other CPUs with interrupts off");
+        assert!(
+            self.hardware.irqs_enabled(),
+            "waiting for other CPUs with interrupts off: issue and poll, or flush after the lock"
+        );
     }
 
     /// # Panics

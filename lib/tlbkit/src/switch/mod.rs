@@ -29,7 +29,7 @@ mod isolation;
 use crate::addr::{PhysAddr, SpaceToken};
 use crate::cpu::asid::Asid;
 use crate::cpu::state::Presence;
-use crate::cpu::{Cpu, flag};
+use crate::cpu::{CHECKED, Cpu, flag};
 use crate::hardware::{Cr3, Event, Hardware, IrqsOff, Pcid};
 use crate::policy::history::ENABLED;
 use crate::space::cpu_set::AtomicCpuSet;
@@ -48,7 +48,8 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// loaded and running already.
     ///
     /// # Panics
-    /// With debug assertions, if this CPU was not brought up. Without them CR3 becomes 0 there.
+    /// If this CPU was not brought up. With debug assertions also if interrupts are on, if `to` has ended, and if CR3 is
+    /// not what the library wrote there last, as far as [`Hardware::cr3`] can tell.
     #[inline(always)]
     pub fn switch_to(&self, to: &AddressSpace<H::Set>, irqs: &IrqsOff) {
         self.assert_here();
@@ -59,11 +60,32 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         if left == Presence::lazy(to.id) {
             return self.leave_lazy(to);
         }
-        debug_assert!(!left.is_absent(), "CPU {} runs a space, and was not brought up", self.id.0);
+        if CHECKED {
+            self.check_switch(to);
+        }
         if self.has_flag(flag::LEAVING_WORK) {
             return self.switch_and_finish_leaving(left, to, irqs);
         }
         self.switch(to);
+    }
+
+    fn assert_brought_up(&self) {
+        assert!(!self.presence().is_absent(), "CPU {} runs a space, and was not brought up", self.id.0);
+    }
+
+    /// What a debug build checks of a switch to another space.
+    #[cold]
+    fn check_switch(&self, to: &AddressSpace<H::Set>) {
+        self.check_irqs_off();
+        assert!(!to.references.is_dying(), "a switch to a space that has ended");
+        self.assert_brought_up();
+        let root = PhysAddr(self.state.root.get());
+        let pcid = if self.presence() == Presence::KERNEL { Pcid::KERNEL } else { self.asid().pcid() };
+        let expected = Cr3(Cr3::flushing(root, pcid).0 & self.state.cr3_mask.get());
+        if let Some(found) = self.hardware.cr3() {
+            let is_ours = (found.root(), found.pcid()) == (expected.root(), expected.pcid());
+            assert!(is_ours, "CR3 is {:#x}, and the library wrote {:#x}: who else loads it?", found.0, expected.0);
+        }
     }
 
     /// Switches by the shortest way. For a recent space, whose ASID the hint leads to, there is nothing to join and
@@ -87,6 +109,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// Two recent spaces share a hint, and it leads to the other one. If the search finds an ASID, it corrects the
     /// hint.
     fn switch_by_search(&self, to: &AddressSpace<H::Set>) {
+        self.assert_brought_up();
         match self.state.asids.search(to.id) {
             Some(_) => self.switch(to),
             None => self.switch_to_new(to),
@@ -242,6 +265,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     #[inline]
     pub fn enter_lazy(&self, irqs: &IrqsOff) {
         self.assert_here();
+        self.check_irqs_off();
         if self.has_flag(flag::ENTER_LAZY_WORK) {
             if self.has_flag(flag::NOT_LAZY) {
                 return self.load_kernel(irqs);
@@ -287,6 +311,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
 
     fn leave_for_kernel(&self, cause: Cause, irqs: &IrqsOff) {
         self.assert_here();
+        self.check_irqs_off();
         let left = self.presence();
         if left == Presence::KERNEL {
             return;

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use tlbkit::{CpuId, CpuSetUpkeep, Destroyed, Late, LazyReferences, Policy};
 
-use crate::machine::{Delivery, Did, Fate, KERNEL, Owner, USER, World, interrupted};
+use crate::machine::{Delivery, Did, Fate, KERNEL, MODERN, Owner, USER, World, interrupted};
 use crate::misuse::complaint;
 
 /// Two CPUs run a space, and no interrupt arrives by itself.
@@ -190,6 +190,22 @@ fn a_cpu_that_was_never_brought_up_is_told_nothing() {
     world.forget_logs();
     world.revoke(0, Owner::Kernel, &[KERNEL]);
     assert!(!world.log(0).iter().any(|did| matches!(did, Did::Ipi(2))));
+}
+
+#[test]
+#[should_panic(expected = "CPU 1 runs a space, and was not brought up")]
+fn a_cpu_that_never_came_up_runs_no_space_in_any_build() {
+    let world = World::before_bring_up(Policy::default(), &[MODERN; 2]);
+    world.bring_up(0);
+    world.switch(1, world.space());
+}
+
+#[test]
+#[should_panic(expected = "CPU 1 runs a space, and was not brought up")]
+fn a_cpu_that_is_offline_runs_no_space_in_any_build() {
+    let world = World::new(Policy::default(), 2);
+    world.offline(1);
+    world.switch(1, world.space());
 }
 
 #[cfg(debug_assertions)]

@@ -4,8 +4,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tlbkit::sync::AtomicU64;
 use tlbkit::{
-    AddressSpace, Cpu, CpuId, CpuSetUpkeep, CpuState, IrqsOff, Isolation, Late, PhysAddr, Policy, Reason, Scope,
-    SpaceToken, Stride, Tables, Tlb, TlbBatch, VirtAddr,
+    AddressSpace, Cpu, CpuId, CpuSetUpkeep, CpuState, Cr3, Destroyed, IrqsOff, Isolation, Late, Pcid, PhysAddr, Policy,
+    Reason, Scope, SpaceToken, Stride, Tables, Tlb, TlbBatch, VirtAddr,
 };
 
 use crate::issue::{Issued, RING, answer, issue, several, wait};
@@ -88,9 +88,10 @@ fn every_call_in_another_cpus_name_is_refused_with_both_numbers() {
 
 #[test]
 fn every_call_in_its_own_cpus_name_is_carried_out() {
-    for (_, call) in CALLS {
+    for (name, call) in CALLS {
         let (world, _) = two();
         world.cpus[0].here.set(Some(CpuId(0)));
+        world.cpus[0].irqs.set(["flush_range", "drain", "flush", "flush of a batch"].contains(name));
         let of_destroy = catch_unwind(AssertUnwindSafe(|| call(world, world.cpu(0), &IrqsOff::assume())));
         if let Err(panic) = of_destroy {
             let said = panic.downcast_ref::<&str>().copied().unwrap_or("other words");
@@ -324,4 +325,31 @@ fn storage_that_is_too_small_is_refused() {
     let narrow = AddressSpace::new(world.tlb.fresh_id(), SpaceToken(9), PhysAddr(0x1000), &[][..]);
     let said = complaint(|| world.quiet(0, |cpu, irqs| cpu.switch_to(&narrow, irqs)));
     assert!(said.starts_with("index out of bounds"), "{said}");
+}
+
+/// What a debug build alone sees: a statement about interrupts, a space that has ended, a CR3 that
+/// somebody else has written.
+#[cfg(debug_assertions)]
+#[test]
+fn what_no_type_excludes_a_debug_build_names() {
+    let (world, _) = two();
+    world.enter_kernel(0);
+    let other = world.space();
+    let said = complaint(|| world.cpu(0).switch_to(world.at(other), &IrqsOff::assume()));
+    assert!(said.starts_with("interrupts are on"), "{said}");
+    let said = complaint(|| world.cpu(0).answer(&IrqsOff::assume()));
+    assert!(said.starts_with("interrupts are on"), "{said}");
+    assert_eq!(world.destroy(0, other), Destroyed::Now);
+    assert_eq!(complaint(|| world.switch(0, other)), "a switch to a space that has ended");
+    world.cpus[0].cr3.set(Cr3::flushing(PhysAddr(0x7000), Pcid(3)));
+    let said = complaint(|| world.switch(0, world.space()));
+    assert!(said.starts_with("CR3 is 0x7003, and the library wrote"), "{said}");
+}
+
+#[test]
+fn a_virtual_address_is_no_top_level_table() {
+    let root = PhysAddr(KERNEL);
+    let said =
+        complaint(|| _ = AddressSpace::new(World::new(Policy::DEFAULT, 1).tlb.fresh_id(), SpaceToken(0), root, [0; 0]));
+    assert_eq!(said, "the address of a top-level table is not physical");
 }

@@ -21,8 +21,8 @@ use kernel::{CPUS, Kernel, PAGES, Pid, Process, va_of};
 use machine::SoftCpu;
 use tlbkit::sync::{AtomicU64, Ordering};
 use tlbkit::{
-    Cpu, CpuId, CpuSetUpkeep, CpuState, Destroyed, Hardware, IrqsOff, PhysAddr, Policy, Reason, Scope, Stride, Tlb,
-    TlbGather, Translations,
+    Cpu, CpuId, CpuSetUpkeep, CpuState, Destroyed, Hardware, PhysAddr, Policy, Reason, Scope, Stride, Tlb, TlbGather,
+    Translations,
 };
 use tlbkit_testkit::MODERN;
 
@@ -39,7 +39,7 @@ fn replace(kernel: &Kernel, cpu: Cpu<'_, '_, SoftCpu<'_>>, process: &Process, pa
 
 /// The running task of `process` ends; with the last one the process does.
 fn exit(kernel: &Kernel, cpu: Cpu<'_, '_, SoftCpu<'_>>, process: Arc<Process>) {
-    cpu.load_kernel(&IrqsOff::assume());
+    cpu.hardware().with_irqs_off(|irqs| cpu.load_kernel(irqs));
     cpu.hardware().kept.take();
     // AcqRel: the last one comes after what all others did; partner is itself.
     if process.tasks.fetch_sub(1, Ordering::AcqRel) == 1 {
@@ -53,11 +53,11 @@ fn exit(kernel: &Kernel, cpu: Cpu<'_, '_, SoftCpu<'_>>, process: Arc<Process>) {
 fn run_cpu(kernel: &Kernel, me: CpuId, tasks: [Arc<Process>; 2], rounds: usize) {
     let soft = SoftCpu::new(kernel, me, MODERN);
     let cpu = kernel.tlb.cpu(me, &soft);
-    cpu.bring_up(&IrqsOff::assume());
+    soft.with_irqs_off(|irqs| cpu.bring_up(irqs));
     kernel.start.wait();
     for round in 0..rounds {
         let process = &tasks[round % 2];
-        cpu.switch_to(&process.space, &IrqsOff::assume());
+        soft.with_irqs_off(|irqs| cpu.switch_to(&process.space, irqs));
         soft.kept.replace(Some(Arc::clone(process)));
         if round == 0 {
             // Each CPU runs a process before the first page goes: however they are scheduled, somebody must be told.
@@ -70,7 +70,7 @@ fn run_cpu(kernel: &Kernel, me: CpuId, tasks: [Arc<Process>; 2], rounds: usize) 
         if me.0 == 0 {
             replace(kernel, cpu, process, round % PAGES);
         } else if round % 8 == 7 {
-            cpu.enter_lazy(&IrqsOff::assume());
+            soft.with_irqs_off(|irqs| cpu.enter_lazy(irqs));
             soft.take_interrupt();
         }
     }
