@@ -260,9 +260,10 @@ pub trait Hardware {
     }
 
     /// These CPUs have not answered, however many IPIs they were sent; or one does not end its switch, for which
-    /// [`Cpu::destroy_later`](crate::Cpu::destroy_later) waits with interrupts off. A kernel stops the machine, or declares them
-    /// [stopped](crate::Tlb::declare_stopped); a CPU that was declared stopped is not named again. If the call returns,
-    /// the wait goes on and counts anew: what was to be flushed may not be freed before they have answered.
+    /// [`Cpu::destroy_later`](crate::Cpu::destroy_later) waits with interrupts off. A kernel stops the machine, or
+    /// declares them [stopped](crate::Tlb::declare_stopped); a CPU that was declared stopped is not named again. If the
+    /// call returns, the wait goes on and counts anew: what was to be flushed may not be freed before they have
+    /// answered.
     ///
     /// # Panics
     /// The default does, and names them.
@@ -290,9 +291,9 @@ pub trait Hardware {
         panic!("called as CPU {}, on CPU {}: the task has migrated, or the number is wrong", named.0, here.0);
     }
 
-    /// What CR3 holds, where that is cheap to tell. A debug build compares it with what the library wrote there, at each
-    /// switch to another space: a kernel that also loads CR3 itself would run with another space's tags. The default
-    /// does not tell.
+    /// What CR3 holds, where that is cheap to tell. A debug build compares it, at each switch to another space, with
+    /// what the library wrote there: a kernel that also loads CR3 itself would run with another space's tags. The
+    /// default does not tell.
     fn cr3(&self) -> Option<Cr3> {
         None
     }

@@ -78,8 +78,8 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// Ends `space` as [`destroy`](Self::destroy) does, but never interrupts a CPU and waits for no answer. It does
     /// wait while a CPU is in the middle of a switch; one that stays there is named, as in every wait, to
     /// [`Hardware::unanswered`]. So it may be called with interrupts off, and under locks that no switch and no handler
-    /// of the shootdown interrupt takes; the lock under which [`with_space_of`](Hardware::with_space_of) finds a space is one that a switch
-    /// does take. It may not be called from an NMI, nor from the handling of
+    /// of the shootdown interrupt takes; the lock under which [`with_space_of`](Hardware::with_space_of) finds a space
+    /// is one that a switch does take. It may not be called from an NMI, nor from the handling of
     /// [`Event::LastLazyReference`](crate::Event). A CPU that leaves the space looks it up once more: the kernel must
     /// still find it, so do not call this after the space has been taken out of the kernel's table.
     ///

@@ -48,8 +48,8 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// loaded and running already.
     ///
     /// # Panics
-    /// If this CPU was not brought up. With debug assertions also if interrupts are on, if `to` has ended, and if CR3 is
-    /// not what the library wrote there last, as far as [`Hardware::cr3`] can tell.
+    /// If this CPU was not brought up. With debug assertions also if interrupts are on, if `to` has ended, and if CR3
+    /// is not what the library wrote there last, as far as [`Hardware::cr3`] can tell.
     #[inline(always)]
     pub fn switch_to(&self, to: &AddressSpace<H::Set>, irqs: &IrqsOff) {
         self.assert_here();
