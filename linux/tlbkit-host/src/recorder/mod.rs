@@ -84,6 +84,9 @@ pub struct Recorder {
     /// What an empty system call took before, in microseconds; none if this program is not recorded itself.
     call_us: Option<f64>,
     event_us: Option<[f64; 2]>,
+    is_stream: bool,
+    /// Whether it closes what it has open without us.
+    is_left: bool,
     /// Until it records: then it has opened all that is in there.
     folder: Option<TempDir>,
 }
@@ -109,7 +112,8 @@ impl Recorder {
             (order.watched == Watched::AllCpus && order.events.contains(&EMPTY_CALL)).then(cost::empty_call_us);
         let perf = command.stdin(Stdio::null()).stdout(stdout).stderr(told).spawn();
         let perf = perf.map_err(Error::of_perf)?;
-        Ok(Self { perf, control, answers, messages, call_us, event_us: None, folder: Some(folder) })
+        let (is_stream, is_left) = (order.file.is_none(), false);
+        Ok(Self { perf, control, answers, messages, call_us, event_us: None, is_stream, is_left, folder: Some(folder) })
     }
 
     /// Waits until it records. A stream must be read meanwhile: it begins with more than a pipe holds.
@@ -185,14 +189,19 @@ impl Recorder {
         let _ = kill_process(Pid::from_child(&self.perf), Signal::INT);
     }
 
-    /// Waits until it has ended.
+    /// Waits until all that it recorded is written. A perf that writes a file then still closes its tracepoints, each of
+    /// which waits for every CPU: two seconds in all, for which nobody has to wait.
     ///
     /// # Errors
     /// If it could not write what it recorded, as on a full disk, or cannot be waited for.
     pub fn wait(mut self) -> Result<()> {
-        self.perf.wait().map_err(Error::kernel("waiting for perf"))?;
+        while !self.is_over() && (self.is_stream || !is_written(&self.said())) {
+            std::thread::sleep(Duration::from_millis(2));
+        }
         // Its exit status is that of a signal or of the command: what went wrong stands in its messages alone.
-        match unwritten(&self.said()) {
+        let said = self.said();
+        self.is_left = true;
+        match unwritten(&said) {
             Some(line) => Err(Error::PerfFailed { said: line.to_owned() }),
             None => Ok(()),
         }
@@ -216,7 +225,7 @@ impl Recorder {
 
 impl Drop for Recorder {
     fn drop(&mut self) {
-        if !self.is_over() {
+        if !self.is_left && !self.is_over() {
             self.stop();
             let _ = self.perf.wait();
         }
@@ -231,6 +240,11 @@ fn complaint(said: &str) -> Option<&str> {
         |line: &str| line.starts_with("libtraceevent:") || line.starts_with('[') && line.ends_with(" not defined");
     let mut lines = said.lines().map(str::trim).filter(is_said).filter(|line| !is_of_formats(line));
     lines.clone().find(|line| line.to_lowercase().contains("error")).or_else(|| lines.next_back())
+}
+
+/// Whether it says that the recording is written.
+fn is_written(said: &str) -> bool {
+    said.lines().any(|line| line.trim_start().starts_with("[ perf record: Captured and wrote"))
 }
 
 /// The line that says that the recording could not be written.
@@ -342,6 +356,10 @@ mod tests {
         let formats = "libtraceevent: No such file\n  [ipi:ipi_send_cpumask] function __get_cpumask not defined\n";
         assert_eq!(complaint(formats), None);
         assert_eq!(complaint(&format!("{formats}Error:\nFailed to mmap\n")), Some("Failed to mmap"));
+        assert!(is_written(
+            "[ perf record: Woken up 1 times to write data ]\n[ perf record: Captured and wrote 1 MB a ]\n"
+        ));
+        assert!(!is_written("[ perf record: Woken up 1 times to write data ]\n"));
         let full = "Warning: a\nfailed to write perf data, error: No space left on device\n";
         assert_eq!(unwritten(full), Some("failed to write perf data, error: No space left on device"));
         assert_eq!(unwritten(said), None);
