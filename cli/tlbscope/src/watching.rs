@@ -1,4 +1,4 @@
-//! Whom to watch and for how long: what `record` and `top` have in common.
+//! Whom to watch and for how long: what `record`, `explain` and `top` have in common.
 
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
@@ -10,7 +10,6 @@ use anyhow::{Result, bail, ensure};
 use clap::Args;
 use tlbkit_host::recorder::Watched;
 use tlbkit_host::trial::{Counting, Quantity, Running};
-use tlbkit_trace::Summary;
 
 use tlbkit_output::stopping::{BY_SIGNAL, Stopping};
 use tlbkit_output::terminal::{Ending, Format};
@@ -36,6 +35,11 @@ impl WatchArguments {
     /// To watch a command, or all CPUs if none is given.
     pub(crate) fn of_command_or_all(command: &[OsString], duration: Option<f64>) -> Self {
         Self { pid: None, all_cpus: command.is_empty(), duration, command: command.to_vec() }
+    }
+
+    /// To watch a process, or all CPUs if none is given.
+    pub(crate) fn of_process_or_all(pid: Option<i32>, duration: Option<f64>) -> Self {
+        Self { pid, all_cpus: pid.is_none(), duration, command: Vec::new() }
     }
 
     /// Whether it names somebody, and a sensible time.
@@ -82,13 +86,6 @@ pub(crate) struct WatchedRun {
 }
 
 impl WatchedRun {
-    /// The time that the events span, which is the time of every rate; and that of the command, which is shorter.
-    pub(crate) fn window(&self, summary: &Summary) -> String {
-        let spanned = format!("{:.3} s from the first event to the last", summary.length_ns() as f64 / 1e9);
-        let command = self.pid.map_or_else(String::new, |_| format!(", the command ran {:.3} s", self.seconds));
-        spanned + &command
-    }
-
     /// As the command ended, if there was one.
     pub(crate) fn ending(&self) -> Ending {
         self.status.map_or(Ending::AsExpected, Ending::AsCommand)

@@ -60,7 +60,12 @@ impl Terminal {
 
     #[allow(dead_code, reason = "not every program of tests is stopped")]
     pub(crate) fn press_ctrl_c(&self) {
-        (&self.pty).write_all(b"\x03").unwrap();
+        self.press("\x03");
+    }
+
+    #[allow(dead_code, reason = "not every program of tests has keys")]
+    pub(crate) fn press(&self, keys: &str) {
+        (&self.pty).write_all(keys.as_bytes()).unwrap();
     }
 
     #[allow(dead_code, reason = "not every program of tests has a window that changes")]

@@ -49,7 +49,7 @@ pub enum Watched {
 pub enum Stacks {
     /// Each event has its call stack.
     Recorded,
-    /// Events have no call stacks.
+    /// Events have no call stacks, and flushes of a switch are left out: the least that tells who flushes.
     Absent,
 }
 
@@ -279,6 +279,9 @@ fn command(order: &Order<'_>, folder: &Path) -> Command {
         command.args(["--event", &with_stack, "--filter", "reason != 0"]);
         command.args(["--event", rights::FLUSH, "--filter", "reason == 0"]);
     }
+    if order.stacks == Stacks::Absent && order.events.contains(&rights::FLUSH) {
+        command.args(["--event", rights::FLUSH, "--filter", "reason != 0"]);
+    }
     let others = events(order);
     if !others.is_empty() {
         command.args(["--event", &others]);
@@ -291,9 +294,9 @@ fn command(order: &Order<'_>, folder: &Path) -> Command {
     command
 }
 
-/// The events for the command line, without flushes that have a stack. Tracepoints are not sampled: each one counts.
+/// The events for the command line, without flushes. Tracepoints are not sampled: each one counts.
 fn events(order: &Order<'_>) -> String {
-    let is_listed = |event: &&&str| order.stacks == Stacks::Absent || **event != rights::FLUSH;
+    let is_listed = |event: &&&str| **event != rights::FLUSH;
     order.events.iter().filter(is_listed).copied().collect::<Vec<_>>().join(",")
 }
 

@@ -11,11 +11,13 @@ mod elf;
 mod mapping;
 mod refault;
 mod request;
+mod shootdowns;
 mod site;
 mod time;
 mod why;
 
 pub use mapping::Mapping;
+pub use shootdowns::{Shootdown, Shootdowns};
 pub use time::Owner;
 pub use why::Why;
 

@@ -1,199 +1,169 @@
-//! Where what happened goes: into a picture in place on a terminal, lines elsewhere, JSON where that is asked for.
+//! One screen: the programs of the last interval, in an order and with a filter that keys choose.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _, stdin};
+use std::sync::mpsc::Sender;
+use std::thread;
 
 use console::Term;
-use serde_json::{Value, json};
-use tlbkit_output::say;
-use tlbkit_output::terminal::Format;
-use tlbkit_trace::summary::{CpuRow, ProcessRow, SizeRow};
-use tlbkit_trace::{FlushReason, FlushSize, Health, Names, Summary};
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 
-use super::tables::{Observed, call_sites, rate};
-use crate::watching::{WatchArguments, WatchedRun};
-
-/// Rows that each table of a picture may have.
-const LEAST: usize = 4;
-const FEW: usize = 8;
-/// Rows that the last one has.
-const MANY: usize = 20;
-
-/// One of three ways to show.
-enum Way {
-    InPlace(Picture),
-    Lines,
-    Json,
-}
-
-/// What shows intervals, and the sum at the end.
-pub(super) struct Screen {
-    way: Way,
-}
-
-impl Screen {
-    /// A command writes to the terminal itself, and a picture would hide that.
-    pub(super) fn open(format: Format, subject: &WatchArguments) -> Self {
-        let term = Term::stdout();
-        let way = match format {
-            Format::Json => Way::Json,
-            Format::Text if term.is_term() && subject.command.is_empty() => Way::InPlace(Picture::open(term)),
-            Format::Text => Way::Lines,
-        };
-        let screen = Self { way };
-        if let Way::InPlace(picture) = &screen.way {
-            picture.draw(|_| "flushes: none yet; Ctrl-C ends with a summary".to_owned());
-        }
-        screen
-    }
-
-    /// Shows what happened in the interval that just ended.
-    pub(super) fn interval(&self, window: &Summary, observed: &Observed, names: &Names, health: &Health) {
-        match &self.way {
-            Way::Json => say!("{}", row("interval", window, observed, names, health)),
-            Way::Lines => say!("{}", line(window, health)),
-            Way::InPlace(picture) => picture.draw(|rows| {
-                let head = format!("flushes; Ctrl-C ends with a summary  {}\n\n", doubts(health));
-                let body = |most| observed.text(window, names, most);
-                // As much of each table as there is room for; where there is little, some of the first ones.
-                let fitting = (LEAST..=FEW).rev().map(body).find(|body| body.lines().count() + 2 <= rows);
-                head + &fitting.unwrap_or_else(|| body(LEAST))
-            }),
-        }
-    }
-
-    /// Shows the sum.
-    pub(super) fn end(self, observed: &Observed, names: &Names, health: &Health, run: &WatchedRun) {
-        if let Way::Json = self.way {
-            say!("{}", row("summary", &observed.total, observed, names, health));
-            return;
-        }
-        // The picture goes, the sum stays.
-        drop(self);
-        say!("{}", observed.text(&observed.total, names, MANY));
-        say!("{}", observed.notes());
-        say!("{}: {health}", run.window(&observed.total));
-        if let Some(status) = run.status.filter(|status| *status != 0) {
-            say!("the command ended with status {status}");
-        }
-    }
-}
-
-/// What belongs beside every figure.
-fn doubts(health: &Health) -> String {
-    if health.is_whole() { String::new() } else { format!("INCOMPLETE: {health}") }
-}
-
-/// An interval in a line.
-fn line(window: &Summary, health: &Health) -> String {
-    let reasons = FlushReason::ALL.into_iter().filter(|reason| window.flushes(*reason) > 0);
-    let reasons: Vec<_> =
-        reasons.map(|reason| format!("{} {:.0}", reason.label(), rate(window.flushes(reason), window))).collect();
-    let interrupts = window.cpus().iter().map(|cpu| cpu.interrupts).sum();
-    let most = window
-        .processes()
-        .first()
-        .map_or(String::new(), |row| format!("; most: {} [{}] {:.0}", row.comm, row.pid, rate(row.total(), window)));
-    let reasons = if reasons.is_empty() { "none".to_owned() } else { reasons.join(", ") };
-    let interrupts = rate(interrupts, window);
-    let line = format!("a second: {reasons}; call interrupts {interrupts:.0}{most} {}", doubts(health));
-    line.trim_end().to_owned()
-}
-
-/// An interval, or the sum, as JSON.
-fn row(kind: &str, summary: &Summary, observed: &Observed, names: &Names, health: &Health) -> Value {
-    let sites = call_sites(summary, names).into_iter().take(MANY);
-    let sites: Vec<_> = sites.map(|(site, count)| json!({ "site": site, "flushes": count })).collect();
-    let causes = summary.causes();
-    let causes: Vec<_> =
-        causes.iter().map(|(cause, count)| json!({ "cause": cause.label(), "flushes": count })).collect();
-    json!({
-        "kind": kind, "seconds": summary.length_ns() as f64 / 1e9, "flushes": flushes(summary),
-        "processes": processes(summary), "causes": causes, "cpus": cpus(summary),
-        "sent_to_several": summary.ipis_to_many(), "call_sites": sites,
-        "floor_ns": observed.total.floor_ns(), "lost": health.lost, "damaged": health.damaged,
-    })
-}
-
-fn flushes(summary: &Summary) -> Vec<Value> {
-    let one = |reason: FlushReason| {
-        let count = summary.flushes(reason);
-        let per_second = rate(count, summary);
-        let sizes = sizes(summary, reason);
-        json!({ "reason": reason.label(), "count": count, "per_second": per_second, "sizes": sizes })
-    };
-    FlushReason::ALL.map(one).to_vec()
-}
-
-fn processes(summary: &Summary) -> Vec<Value> {
-    let one = |row: &ProcessRow| {
-        let per_second = rate(row.total(), summary);
-        json!({ "pid": row.pid, "comm": row.comm, "flushes": row.total(), "per_second": per_second })
-    };
-    summary.processes().iter().take(MANY).map(one).collect()
-}
-
-fn cpus(summary: &Summary) -> Vec<Value> {
-    let one = |(cpu, row): (usize, &CpuRow)| {
-        let CpuRow { ipis_sent_to, interrupts, remote_flushes } = row;
-        json!({ "cpu": cpu, "interrupts": interrupts, "sent_to": ipis_sent_to, "remote_flushes": remote_flushes })
-    };
-    summary.cpus().iter().enumerate().map(one).collect()
-}
-
-fn sizes(summary: &Summary, reason: FlushReason) -> Vec<Value> {
-    let one = |row: &SizeRow| {
-        let pages = match row.size {
-            FlushSize::Pages(pages) => json!(pages),
-            FlushSize::All => json!("all"),
-        };
-        json!({
-            "pages": pages, "samples": row.samples, "percent": row.percent, "timed": row.timed,
-            "mean_ns": row.mean_ns, "min_ns": row.min_ns,
-        })
-    };
-    summary.sizes(reason).rows().iter().map(one).collect()
-}
+use super::Message;
+use super::ledger::{Ledger, Order, Program};
 
 /// As xterm and its kin have it: to the second screen, without a cursor; and back.
 const OPEN: &str = "\x1b[?1049h\x1b[?25l";
 const CLOSE: &str = "\x1b[?25h\x1b[?1049l";
+const ESCAPE: char = '\x1b';
+/// Columns of a program's name: Linux has no longer ones.
+const NAME: usize = 15;
 
-/// A picture that is drawn in place: on the terminal's second screen, so that what stood there before comes back.
-///
-/// Open as long as it lives.
-struct Picture {
-    term: Term,
+/// What keys have chosen.
+pub(super) struct View {
+    pub(super) order: Order,
+    pub(super) filter: String,
+    is_typing: bool,
 }
 
-impl Picture {
-    fn open(term: Term) -> Self {
-        let picture = Self { term };
-        picture.write(OPEN);
-        picture
+/// What a key asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Wish {
+    Draw,
+    Quit,
+}
+
+impl View {
+    pub(super) const fn new() -> Self {
+        Self { order: Order::Cost, filter: String::new(), is_typing: false }
     }
 
-    /// Draws what `text` makes of the terminal's height, cut at the edges as they are now.
-    fn draw(&self, text: impl FnOnce(usize) -> String) {
+    /// A key was pressed.
+    pub(super) fn press(&mut self, key: char) -> Wish {
+        match key {
+            '\r' | '\n' if self.is_typing => self.is_typing = false,
+            ESCAPE => *self = Self { order: self.order, ..Self::new() },
+            '\x7f' | '\x08' if self.is_typing => _ = self.filter.pop(),
+            _ if self.is_typing && !key.is_control() => self.filter.push(key),
+            '/' => *self = Self { order: self.order, filter: String::new(), is_typing: true },
+            'q' if !self.is_typing => return Wish::Quit,
+            _ => {
+                if let Some((_, order, _)) = Order::ALL.into_iter().find(|(letter, ..)| *letter == key) {
+                    self.order = order;
+                }
+            }
+        }
+        Wish::Draw
+    }
+
+    /// What the keys do, and what they have chosen.
+    fn keys(&self) -> String {
+        let orders = Order::ALL.map(|(letter, _, label)| format!("{letter} {label}")).join(", ");
+        let cursor = if self.is_typing { "_" } else { "" };
+        let filter = if self.filter.is_empty() && !self.is_typing {
+            "/ filter".to_owned()
+        } else {
+            format!("only: {}{cursor} (Esc: all)", self.filter)
+        };
+        format!("by {} ({orders})  {filter}  q quits", self.order.label())
+    }
+}
+
+/// The answer in a sentence, and a row a program, as many as fit into `rows`.
+pub(super) fn text(ledger: &Ledger, view: &View, rows: usize) -> String {
+    let sum = ledger.sum();
+    let a_second = |count: u64| count as f64 / ledger.seconds.max(1e-3);
+    let ms = |ns: u64| a_second(ns) / 1e6;
+    let mut text = format!(
+        "Shootdowns took {:.1} ms of CPU time a second: {:.1} waiting for answers, {:.1} of those interrupted.\n",
+        ms(sum.own_ns + sum.others_ns),
+        ms(sum.own_ns),
+        ms(sum.others_ns)
+    );
+    if ledger.lost > 0 {
+        text += &format!("INCOMPLETE: {} events were lost\n", ledger.lost);
+    }
+    text += &format!(
+        "\n{:NAME$} {:>5} {:>9} {:>7} {:>6} {:>8} {:>10} {:>9} {:>9}  {}\n",
+        "program", "procs", "flushes/s", "pages", "all, %", "asked/s", "interrupts", "own ms/s", "others", "whom most"
+    );
+    let all = ledger.sorted(view.order, &view.filter);
+    for (name, program) in all.iter().take(rows.saturating_sub(4)) {
+        let Program { flushes, everything, pages, .. } = *program;
+        let (flushes, everything) = (*flushes, *everything);
+        let by_pages = flushes.saturating_sub(everything);
+        let each = if by_pages == 0 { "-".to_owned() } else { format!("{:.1}", *pages as f64 / by_pages as f64) };
+        let part = if flushes == 0 { 0.0 } else { 100.0 * everything as f64 / flushes as f64 };
+        text += format!(
+            "{:NAME$} {:>5} {:>9.0} {each:>7} {part:>6.0} {:>8.0} {:>10.0} {:>9.2} {:>9.2}  {}\n",
+            name.chars().take(NAME).collect::<String>(),
+            program.pids.len(),
+            a_second(flushes),
+            a_second(program.asked),
+            a_second(program.interrupts),
+            ms(program.own_ns),
+            ms(program.others_ns),
+            program.whom_most().unwrap_or_default()
+        )
+        .trim_end();
+        text += "\n";
+    }
+    if all.is_empty() {
+        text += if view.filter.is_empty() { "no flush yet\n" } else { "no such program has flushed\n" };
+    }
+    text
+}
+
+/// The terminal's second screen, and its keys; as it was before when this is dropped.
+pub(super) struct Screen {
+    term: Term,
+    before: Option<Termios>,
+}
+
+impl Screen {
+    /// Opens it, and sends each key that is pressed.
+    pub(super) fn open(term: Term, keys: Sender<Message>) -> Self {
+        let before = tcgetattr(stdin()).ok();
+        if let Some(mut modes) = before.clone() {
+            // Letters come at once and are not shown. Ctrl-C stays a signal.
+            modes.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
+            let _ = tcsetattr(stdin(), OptionalActions::Now, &modes);
+            thread::spawn(move || {
+                let mut bytes = stdin().lock().bytes();
+                while let Some(Ok(byte)) = bytes.next()
+                    && keys.send(Message::Key(char::from(byte))).is_ok()
+                {}
+            });
+        }
+        let screen = Self { term, before };
+        screen.write(OPEN);
+        screen
+    }
+
+    pub(super) fn draw(&self, ledger: &Ledger, view: &View) {
         let (rows, columns) = self.term.size();
-        self.write(&frame(&text(rows.into()), rows.into(), columns.into()));
+        let text = text(ledger, view, usize::from(rows).saturating_sub(1));
+        self.write(&frame(&text, &view.keys(), rows.into(), columns.into()));
     }
 
     fn write(&self, bytes: &str) {
-        // A terminal that went away shows nothing, and the recording ends by itself.
+        // A terminal that went away shows nothing, and the watching ends by itself.
         let _ = (&self.term).write_all(bytes.as_bytes());
     }
 }
 
-impl Drop for Picture {
+impl Drop for Screen {
     fn drop(&mut self) {
         self.write(CLOSE);
+        if let Some(before) = &self.before {
+            let _ = tcsetattr(stdin(), OptionalActions::Now, before);
+        }
     }
 }
 
-/// All rows, each put in its place and emptied first: in one piece, so that nothing flickers, scrolls or is left over.
-fn frame(text: &str, rows: usize, columns: usize) -> String {
-    let lines = text.lines().chain(std::iter::repeat("")).take(rows).enumerate();
+/// All rows, the last one for the keys, each put in its place and emptied first: in one piece, so that nothing flickers,
+/// scrolls or is left over.
+fn frame(text: &str, keys: &str, rows: usize, columns: usize) -> String {
+    let lines = text.lines().chain(std::iter::repeat("")).take(rows.saturating_sub(1)).chain([keys]).enumerate();
     lines.fold(String::new(), |mut frame, (row, line)| {
         let end = line.char_indices().nth(columns).map_or(line.len(), |(end, _)| end);
         // A string takes all that is written to it.
@@ -208,8 +178,31 @@ mod tests {
 
     #[test]
     fn a_frame_fills_the_screen_and_no_more() {
-        let frame = frame("one\ntwö and more\nthree\nfour", 3, 3);
-        assert_eq!(frame, "\x1b[1;1H\x1b[2Kone\x1b[2;1H\x1b[2Ktwö\x1b[3;1H\x1b[2Kthr");
-        assert_eq!(super::frame("a", 2, 9), "\x1b[1;1H\x1b[2Ka\x1b[2;1H\x1b[2K", "what was in the second row is gone");
+        let frame = frame("one\ntwö and more\nthree\nfour", "keys", 3, 3);
+        assert_eq!(frame, "\x1b[1;1H\x1b[2Kone\x1b[2;1H\x1b[2Ktwö\x1b[3;1H\x1b[2Kkey");
+    }
+
+    #[test]
+    fn keys_choose_the_order_and_the_filter() {
+        let mut view = View::new();
+        assert_eq!((view.press('f'), view.order), (Wish::Draw, Order::Flushes));
+        "/redq\x7f\r".chars().for_each(|key| assert_eq!(view.press(key), Wish::Draw, "q is a letter here"));
+        assert_eq!(view.filter, "red");
+        assert!(view.keys().starts_with("by flushes (c cost, ") && view.keys().contains("only: red (Esc: all)"));
+        view.press(ESCAPE);
+        assert_eq!((view.filter.as_str(), view.order), ("", Order::Flushes));
+        assert_eq!(view.press('q'), Wish::Quit);
+    }
+
+    #[test]
+    fn rows_fit_a_terminal_and_rates_are_those_of_a_second() {
+        let program = Program { flushes: 40, own_ns: 6_000_000, others_ns: 2_000_000, ..Program::default() };
+        let mut ledger = Ledger { seconds: 2.0, ..Ledger::default() };
+        (0..30).for_each(|n| _ = ledger.programs.insert(format!("a-long-program-{n}"), program.clone()));
+        let text = text(&ledger, &View::new(), 20);
+        assert!(text.starts_with("Shootdowns took 120.0 ms of CPU time a second: 90.0 waiting"), "{text}");
+        assert!(text.lines().count() <= 20 && text.lines().all(|line| line.chars().count() <= 120), "{text}");
+        let row = text.lines().nth(3).unwrap_or_default().split_whitespace().collect::<Vec<_>>();
+        assert_eq!(row[1..], ["0", "20", "0.0", "0", "0", "0", "3.00", "1.00"], "{text}");
     }
 }
