@@ -189,8 +189,8 @@ impl Recorder {
         let _ = kill_process(Pid::from_child(&self.perf), Signal::INT);
     }
 
-    /// Waits until all that it recorded is written. A perf that writes a file then still closes its tracepoints, each of
-    /// which waits for every CPU: two seconds in all, for which nobody has to wait.
+    /// Waits until all that it recorded is written. A perf that writes a file then still closes its tracepoints, each
+    /// of which waits for every CPU: two seconds in all, for which nobody has to wait.
     ///
     /// # Errors
     /// If it could not write what it recorded, as on a full disk, or cannot be waited for.

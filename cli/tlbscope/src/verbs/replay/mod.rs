@@ -18,9 +18,7 @@ use subject::SubjectArguments;
 
 /// What to replay, and how.
 #[derive(Args)]
-#[command(
-    after_help = "Example:\n  tlbscope replay slow.tlbtrace --policy linux-6.18:ceiling=0,linux-6.18:ceiling=128"
-)]
+#[command(after_help = "Example:\n  tlbscope replay slow.tlbtrace --policy linux-6.18:ceiling=0")]
 pub(crate) struct ReplayArguments {
     #[command(flatten)]
     subject: SubjectArguments,

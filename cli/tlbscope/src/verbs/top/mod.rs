@@ -1,8 +1,8 @@
 //! `tlbscope top`: what shootdowns cost this machine now, program by program.
 //!
-//! Four tracepoints are recorded, without stacks: flushes that are no switch, and the calls by which CPUs ask each other
-//! and answer. One thread reads the stream, one keeps the recorder handing out what it has, one reads keys; this one
-//! shows what they send.
+//! Four tracepoints are recorded, without stacks: flushes that are no switch, and the calls by which CPUs ask each
+//! other and answer. One thread reads the stream, one keeps the recorder handing out what it has, one reads keys; this
+//! one shows what they send.
 
 mod ledger;
 mod metrics;

@@ -160,8 +160,8 @@ impl Drop for Screen {
     }
 }
 
-/// All rows, the last one for the keys, each put in its place and emptied first: in one piece, so that nothing flickers,
-/// scrolls or is left over.
+/// All rows, the last one for the keys, each put in its place and emptied first: in one piece, so that nothing
+/// flickers, scrolls or is left over.
 fn frame(text: &str, keys: &str, rows: usize, columns: usize) -> String {
     let lines = text.lines().chain(std::iter::repeat("")).take(rows.saturating_sub(1)).chain([keys]).enumerate();
     lines.fold(String::new(), |mut frame, (row, line)| {
