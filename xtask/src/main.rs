@@ -20,6 +20,7 @@ mod workshop;
 use anyhow::{Result, bail, ensure};
 use setup::{Need, tool};
 use std::env;
+use std::fs;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
@@ -106,16 +107,18 @@ fn bench(root: &Path, more: &[String]) -> Result<bool> {
 /// Builds the command, its manual pages and completions, and packs them.
 fn deb(root: &Path) -> Result<bool> {
     ensure!(setup::find("cargo-deb").is_some(), "no cargo-deb: cargo install cargo-deb --locked");
-    let target = setup::target_dir(root);
+    // Where the package's list of files looks. A page of a verb that is gone must not be packed.
+    let pages_folder = root.join("target/pages");
+    _ = fs::remove_dir_all(&pages_folder);
     for package in ["tlbkit-cli", "tlbscope"] {
         // The pages come from a separate build, so that nobody's command holds what writes them.
         let mut pages = Command::new("cargo");
         pages.args(["run", "--quiet", "--package", package, "--features", "pages"]);
-        tool(pages.env("TLBKIT_PAGES", target.join("pages")), root)?;
+        tool(pages.env("TLBKIT_PAGES", &pages_folder), root)?;
         tool(Command::new("cargo").args(["build", "--release", "--package", package]), root)?;
     }
     tool(Command::new("cargo").args(["deb", "--package", "tlbkit-cli", "--no-build"]), root)?;
-    println!("install it with: sudo dpkg -i {}/debian/tlbkit_*.deb", target.display());
+    println!("install it with: sudo dpkg -i {}/debian/tlbkit_*.deb", setup::target_dir(root).display());
     Ok(true)
 }
 
