@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use tempfile::{Builder, NamedTempFile};
 
 use super::kind::Kind;
@@ -30,34 +30,6 @@ pub fn check_output(file: &Path, kind: Kind) -> Result<()> {
 pub fn check_absent(file: &Path) -> Result<()> {
     ensure!(!file.is_file(), "{}: is there already; --force replaces it", file.display());
     Ok(())
-}
-
-/// Refuses an output that would overwrite a file which is read, another output, or a file of another kind. Each output
-/// comes with the option that names it and its kind, if it has one, and each file that is read with what it is.
-pub fn check_apart(outputs: &[(&str, &Path, Option<Kind>)], read: &[(&str, &Path)]) -> Result<()> {
-    for (at, (option, file, kind)) in outputs.iter().enumerate() {
-        let name = file.display();
-        if let Some((what, _)) = read.iter().find(|(_, other)| is_one_file(file, other)) {
-            bail!("{option} {name}: is {what}, which is read; want another file");
-        }
-        if let Some((other, ..)) = outputs[..at].iter().find(|(_, other, _)| is_one_file(file, other)) {
-            bail!("{option} {name}: {other} writes there as well; want another file");
-        }
-        kind.map_or(Ok(()), |kind| kind.check(file))?;
-    }
-    Ok(())
-}
-
-/// Whether two names lead to the same plain file, be it there or not: a device or a pipe keeps nothing that is lost.
-fn is_one_file(one: &Path, other: &Path) -> bool {
-    let place = |path: &Path| {
-        fs::canonicalize(path).ok().or_else(|| {
-            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-            Some(fs::canonicalize(folder).ok()?.join(path.file_name()?))
-        })
-    };
-    let is_special = fs::metadata(one).is_ok_and(|data| !data.is_file());
-    !is_special && place(one).is_some_and(|place_of_one| Some(place_of_one) == place(other))
 }
 
 /// A file that appears under its name when it is [`finish`](Self::finish)ed. A reader meanwhile, and one who
@@ -265,32 +237,6 @@ mod tests {
         write_whole(&link, "new").unwrap();
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(fs::read_to_string(&file).unwrap(), "new");
-    }
-
-    #[test]
-    fn an_output_in_the_place_of_what_is_read_or_of_another_output_is_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        let [trace, link, new] = ["trace", "link", "new"].map(|name| folder.path().join(name));
-        fs::write(&trace, "kept").unwrap();
-        std::os::unix::fs::symlink(&trace, &link).unwrap();
-        let again = folder.path().join(".").join("new");
-        let said = |outputs: &[(&str, &Path)]| {
-            let kind = |option| if option == "--html" { Kind::PAGE } else { Kind::DRAWING };
-            let outputs: Vec<_> = outputs.iter().map(|&(option, file)| (option, file, Some(kind(option)))).collect();
-            check_apart(&outputs, &[("the trace", &trace)]).map_err(|e| e.to_string())
-        };
-        for file in [&trace, &link] {
-            let expected = format!("--html {}: is the trace, which is read; want another file", file.display());
-            assert_eq!(said(&[("--html", file)]), Err(expected));
-        }
-        let expected = format!("--perfetto {}: --html writes there as well; want another file", again.display());
-        assert_eq!(said(&[("--html", &new), ("--perfetto", &again)]), Err(expected));
-        assert_eq!(said(&[("--html", &new), ("--perfetto", &folder.path().join("other"))]), Ok(()));
-        fs::write(&new, "import sys").unwrap();
-        let expected = "is there already, and is no page of tlbkit; choose another name, or remove it";
-        assert_eq!(said(&[("--html", &new)]), Err(format!("{}: {expected}", new.display())));
-        let null = Path::new("/dev/null");
-        assert_eq!(said(&[("--html", null), ("--perfetto", null)]), Ok(()));
     }
 
     #[test]

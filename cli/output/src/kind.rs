@@ -6,8 +6,6 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
-use super::page;
-
 /// What an output is: how such files begin, and what they are called.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Kind {
@@ -18,14 +16,6 @@ pub struct Kind {
 }
 
 impl Kind {
-    /// A page of one of our commands.
-    pub const PAGE: Self = Self { words: "page of tlbkit", starts: &[page::START] };
-    /// A trace for Perfetto or Chrome.
-    pub const DRAWING: Self = Self {
-        words: "trace for Perfetto",
-        starts: &["{\"traceEvents\":[", "{\"displayTimeUnit\":\"ns\",\"traceEvents\":["],
-    };
-
     /// Refuses a file that is there and is something else. An empty one, a pipe or a device loses nothing.
     pub fn check(self, file: &Path) -> Result<()> {
         if !fs::metadata(file).is_ok_and(|data| data.is_file()) {
@@ -50,10 +40,10 @@ mod tests {
     fn each_kind_takes_the_place_of_its_own_alone() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("v3.py");
-        let page = page::around("a title", &maud::html! { p { "words" } });
-        let texts = ["first 7", "second 7", &page, "{\"traceEvents\":[\n]}\n", "import sys\n"];
+        let texts = ["first 7", "second 7", "{\"trace\":[\n]}\n", "import sys\n"];
         let other = Kind { words: "test", starts: &["first", "second"] };
-        for (kind, own) in [(other, &[0, 1][..]), (Kind::PAGE, &[2]), (Kind::DRAWING, &[3])] {
+        let trace = Kind { words: "trace", starts: &["{\"trace\":["] };
+        for (kind, own) in [(other, &[0, 1][..]), (trace, &[2])] {
             kind.check(&file).unwrap();
             for (at, text) in texts.iter().enumerate() {
                 fs::write(&file, text).unwrap();
@@ -65,8 +55,8 @@ mod tests {
             kind.check(Path::new("/dev/null")).unwrap();
         }
         fs::write(&file, "{}").unwrap();
-        let said = Kind::DRAWING.check(&file).unwrap_err().to_string();
-        let end = "v3.py: is there already, and is no trace for Perfetto; choose another name, or remove it";
+        let said = trace.check(&file).unwrap_err().to_string();
+        let end = "v3.py: is there already, and is no trace; choose another name, or remove it";
         assert!(said.ends_with(end), "{said}");
     }
 }

@@ -8,7 +8,6 @@
 //! | [`stopping`], [`jobs`] | signals; many jobs side by side, of which a signal loses none that is done |
 //! | [`number`], [`table`], [`fitting`] | how many digits anybody sees; tables, cut for a terminal |
 //! | [`file`](mod@file), [`kind`] | files that are whole or absent, and replace none of another kind |
-//! | [`page`], [`svg`] | the frame of an HTML page; plots as drawings |
 //! | `pages` | manual pages and completions, with the feature of that name |
 //! | [`nearest`], [`policy`] | an unknown name answered with the one that was meant; a policy from its text |
 #![forbid(unsafe_code)]
@@ -21,11 +20,9 @@ pub mod jobs;
 pub mod kind;
 pub mod nearest;
 pub mod number;
-pub mod page;
 #[cfg(any(test, feature = "pages"))]
 pub mod pages;
 pub mod policy;
 pub mod stopping;
-pub mod svg;
 pub mod table;
 pub mod terminal;

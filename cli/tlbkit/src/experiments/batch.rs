@@ -11,8 +11,8 @@ use tlbkit_sim::{Run, RunOutcome};
 use super::reproduction::{Produced, Reproduction, each, execute_all};
 use crate::compared::difference::changes_pct;
 use crate::output::report::Table;
+use crate::output::svg::{Axis, Plot, Scale, Stacked, StackedRow};
 use crate::published::key::{Key, Measure};
-use tlbkit_output::svg::{Axis, Plot, Scale, Stacked, StackedRow};
 
 /// The first policies, whose reasons are counted, by their names in the pictures.
 const COUNTED: [&str; 2] = ["5.0", "batched"];

@@ -11,8 +11,8 @@ use tlbkit_sim::{Run, RunOutcome};
 
 use super::reproduction::{Produced, Reproduction, Window, each};
 use crate::compared::difference::changes_pct;
+use crate::output::svg::{Axis, Plot, Scale, Stacked, StackedRow};
 use crate::published::key::{Key, Measure};
-use tlbkit_output::svg::{Axis, Plot, Scale, Stacked, StackedRow};
 
 /// The places of the kernels without the series and with it; a third one counts references.
 const BEFORE: usize = 0;

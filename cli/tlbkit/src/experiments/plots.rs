@@ -1,9 +1,9 @@
 //! The pictures of a result whose figures come in rows: each measure that several figures have, published and ours.
 
 use super::reproduction::Reproduction;
+use crate::output::svg::{Axis, BarGroup, Bars, Chart, Curve, Draw, Ink, Plot, Point, Scale};
 use crate::published::figure::Figure;
 use crate::published::key::{Key, Measure, Side};
-use tlbkit_output::svg::{Axis, BarGroup, Bars, Chart, Curve, Draw, Ink, Plot, Point, Scale};
 
 /// With fewer amounts than this, bars are clearer than curves.
 const CURVE_POINTS: usize = 4;

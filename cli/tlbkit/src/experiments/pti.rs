@@ -14,9 +14,9 @@ use tlbkit_sim::{Run, RunOutcome};
 use super::reproduction::{Produced, Reproduction, each, execute_all};
 use crate::output::listing;
 use crate::output::report::Table;
+use crate::output::svg::{Axis, Chart, Curve, Draw, Ink, Plot, Point, Scale};
 use crate::published::key::{Key, Measure, Side};
 use crate::spec::workload;
-use tlbkit_output::svg::{Axis, Chart, Curve, Draw, Ink, Plot, Point, Scale};
 
 const METHODS: [&str; 2] = ["invpcid", "cr3"];
 const LABELS: [&str; 2] = ["INVPCID", "deferred CR3"];

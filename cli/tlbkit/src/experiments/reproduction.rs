@@ -13,6 +13,7 @@ use tlbkit_workloads::Workload;
 
 use crate::compared::quantity::compared_rows;
 use crate::output::report::Table;
+use crate::output::svg::Plot;
 use crate::published::expected::Expected;
 use crate::published::experiment::{Experiment, Note, Value};
 use crate::published::figure::Figure;
@@ -20,7 +21,6 @@ use crate::published::key::{Axis, Key};
 use crate::spec::kernel_of;
 use crate::spec::workload;
 use tlbkit_output::policy;
-use tlbkit_output::svg::Plot;
 
 /// What the reproduction of one published result gives.
 #[derive(Default)]

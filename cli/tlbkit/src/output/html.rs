@@ -4,26 +4,34 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use maud::{Markup, PreEscaped, html};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
 
+use crate::output::svg::{Plot, RatioRow, Ratios};
+use tlbkit_output::file;
 use tlbkit_output::kind::Kind;
-use tlbkit_output::svg::{Plot, RatioRow, Ratios};
-use tlbkit_output::{file, page};
 
 use super::number;
 use super::report::{Report, Section, Table};
+use super::svg;
 use crate::published::claim::Claim;
 use crate::published::expected::FigureKind;
 use crate::published::figure::{Figure, Verdict};
 use crate::published::headline::{HeadlineRow, Outcome};
 use crate::published::tally::Tally;
 
+/// The look of the page beside that of its drawings.
+const STYLE: &str = include_str!("page.css");
+
+/// What a report is, so that it replaces no file of another kind.
+const PAGE: Kind =
+    Kind { words: "page of tlbkit", starts: &["<!DOCTYPE html><html lang=\"en\"><head><meta charset=\"utf-8\">"] };
+
 /// Refuses a report that could not be put in its place: asked before the long work whose result goes there. It leaves
 /// nothing behind, as that work may be interrupted.
 pub(crate) fn check_place(path: &Path) -> Result<()> {
     let ancestors = path.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty());
     let missing: Vec<_> = ancestors.take_while(|folder| !folder.exists()).collect();
-    let checked = make_folder(path).and_then(|()| file::check_output(path, Kind::PAGE));
+    let checked = make_folder(path).and_then(|()| file::check_output(path, PAGE));
     // One that somebody has put a file into meanwhile is not ours alone any more, and stays.
     missing.iter().for_each(|folder| fs::remove_dir(folder).unwrap_or_default());
     checked
@@ -57,7 +65,27 @@ fn page(report: &Report) -> String {
         }
         (fitted(report))
     };
-    page::around(&report.title, &body)
+    around(&report.title, &body)
+}
+
+/// The page called `title` around `body`: one file with its style inside, which loads nothing.
+fn around(title: &str, body: &Markup) -> String {
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                title { (title) }
+                style { (PreEscaped(svg::STYLE)) (PreEscaped(STYLE)) }
+            }
+            body {
+                h1 { (title) }
+                (body)
+            }
+        }
+    };
+    page.into_string()
 }
 
 /// A panel for each document: what it claims, what was published and ours, and whether that holds.
@@ -341,7 +369,7 @@ fn fitted_row(figure: &Figure) -> Markup {
 
 #[cfg(test)]
 mod tests {
-    use tlbkit_output::svg::{Axis, BarGroup, Bars, Ink, Plot, Scale};
+    use crate::output::svg::{Axis, BarGroup, Bars, Ink, Plot, Scale};
 
     use super::*;
     use crate::published::read::builtin;
@@ -372,6 +400,7 @@ mod tests {
     #[test]
     fn the_page_needs_nothing_beside_itself() {
         let page = page(&report());
+        assert!(page.starts_with(PAGE.starts[0]), "a second report takes the place of the first");
         for forbidden in ["<script", "<link", "src=", "@import", "url(http", "href=\"http"] {
             assert!(!page.contains(forbidden), "{forbidden}");
         }

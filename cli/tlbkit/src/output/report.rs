@@ -1,6 +1,6 @@
 //! The report as plain data: a verb fills it in, [`super::html`] lays it out.
 
-use tlbkit_output::svg::{Plot, RatioRow, Ratios};
+use crate::output::svg::{Plot, RatioRow, Ratios};
 
 use crate::published::claim::Claim;
 use crate::published::experiment::Experiment;

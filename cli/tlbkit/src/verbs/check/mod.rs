@@ -51,11 +51,17 @@ pub(crate) struct CheckArguments {
     trace: Option<PathBuf>,
 }
 
+/// A trace for Perfetto or Chrome, which replaces no file of another kind.
+const TRACE: Kind = Kind {
+    words: "trace for Perfetto",
+    starts: &["{\"traceEvents\":[", "{\"displayTimeUnit\":\"ns\",\"traceEvents\":["],
+};
+
 /// Checks it.
 pub(crate) fn execute(arguments: &CheckArguments, format: Format) -> Result<Ending> {
     let trace = arguments.trace.as_deref();
     ensure!(arguments.seeds >= 1, "--seeds 0: must be 1 or more");
-    trace.map_or(Ok(()), |file| check_output(file, Kind::DRAWING))?;
+    trace.map_or(Ok(()), |file| check_output(file, TRACE))?;
     let plan = Plan {
         program: arguments.program.as_deref().map(program).transpose()?,
         policy: arguments.policy.as_deref().map(policy::parse).transpose()?,

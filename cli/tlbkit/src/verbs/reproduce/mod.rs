@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
+use crate::output::svg::Plot;
 use tlbkit_output::fitting::{SCREEN_WIDTH, fitting, wrapped};
 use tlbkit_output::stopping::Stopping;
-use tlbkit_output::svg::Plot;
 use tlbkit_output::terminal::{Ending, Format, progress_bar};
 use tlbkit_output::{file, jobs, nearest, note, say};
 

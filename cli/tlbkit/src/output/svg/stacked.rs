@@ -3,34 +3,34 @@
 use super::axis::{Axis, Span};
 use super::canvas::{Anchor, Canvas, WIDTH, text_width};
 use super::legend::{self, Swatch};
-use crate::number;
+use tlbkit_output::number;
 
 /// Stacked bars of one plot.
 #[derive(Clone, Debug)]
-pub struct Stacked {
+pub(crate) struct Stacked {
     /// The caption.
-    pub title: String,
+    pub(crate) title: String,
     /// What it shows, in words.
-    pub about: String,
+    pub(crate) about: String,
     /// The axis along the bars.
-    pub x: Axis,
+    pub(crate) x: Axis,
     /// What the parts are, in the order in which they are laid.
-    pub parts: Vec<String>,
+    pub(crate) parts: Vec<String>,
     /// From top to bottom.
-    pub rows: Vec<StackedRow>,
+    pub(crate) rows: Vec<StackedRow>,
 }
 
 /// One bar.
 #[derive(Clone, Debug)]
-pub struct StackedRow {
+pub(crate) struct StackedRow {
     /// Rows of one group stand together under its name; empty for none.
-    pub group: String,
+    pub(crate) group: String,
     /// Written to the left of the bar.
-    pub label: String,
+    pub(crate) label: String,
     /// One value per part.
-    pub values: Vec<f64>,
+    pub(crate) values: Vec<f64>,
     /// What all of them together are known to be below, where no more is known: they are then zero here.
-    pub below: Option<f64>,
+    pub(crate) below: Option<f64>,
 }
 
 impl StackedRow {
@@ -109,7 +109,7 @@ fn draw_rows(canvas: &mut Canvas, plot: &Stacked, span: &Span, top: f64, left: f
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::svg::{Plot, Scale};
+    use crate::output::svg::{Plot, Scale};
 
     fn row(group: &str, label: &str, values: &[f64]) -> StackedRow {
         StackedRow { group: group.into(), label: label.into(), values: values.to_vec(), below: None }

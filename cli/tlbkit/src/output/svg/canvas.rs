@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::number::fixed;
+use tlbkit_output::number::fixed;
 
 /// Width of every drawing: about a phone, so that text is never scaled below what can be read.
 pub(super) const WIDTH: f64 = 400.0;

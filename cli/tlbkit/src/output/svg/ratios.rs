@@ -4,39 +4,39 @@
 use super::axis::{Axis, Scale, Span};
 use super::canvas::{Anchor, Canvas, WIDTH, text_width};
 use super::legend::{self, Ink, Swatch, mark};
-use crate::number;
+use tlbkit_output::number;
 
 /// How far from one the band reaches.
 const BAND: f64 = 0.25;
 
 /// Ratios of one plot.
 #[derive(Clone, Debug)]
-pub struct Ratios {
+pub(crate) struct Ratios {
     /// The caption.
-    pub title: String,
+    pub(crate) title: String,
     /// What it shows, in words.
-    pub about: String,
+    pub(crate) about: String,
     /// From top to bottom.
-    pub rows: Vec<RatioRow>,
+    pub(crate) rows: Vec<RatioRow>,
 }
 
 /// One result.
 #[derive(Clone, Debug)]
-pub struct RatioRow {
+pub(crate) struct RatioRow {
     /// Written to the left.
-    pub label: String,
+    pub(crate) label: String,
     /// Of each figure what it is called, ours by the published value, and the null model's by it.
-    pub marks: Vec<(String, f64, Option<f64>)>,
+    pub(crate) marks: Vec<(String, f64, Option<f64>)>,
 }
 
 impl RatioRow {
     /// How many of our figures lie in the band.
-    pub fn held(&self) -> usize {
+    pub(crate) fn held(&self) -> usize {
         self.marks.iter().filter(|(_, ours, _)| (ours - 1.0).abs() <= BAND).count()
     }
 
     /// How many of the null models' do, and how many there are.
-    pub fn held_by_null(&self) -> [usize; 2] {
+    pub(crate) fn held_by_null(&self) -> [usize; 2] {
         let nulls = || self.marks.iter().filter_map(|(.., null)| *null);
         [nulls().filter(|null| (null - 1.0).abs() <= BAND).count(), nulls().count()]
     }
@@ -92,7 +92,7 @@ pub(super) fn draw(plot: &Ratios) -> Canvas {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::svg::Plot;
+    use crate::output::svg::Plot;
 
     #[test]
     fn each_figure_has_a_mark_and_those_in_the_band_are_counted() {

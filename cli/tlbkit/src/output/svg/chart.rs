@@ -6,22 +6,22 @@ use super::legend::{self, Ink, Swatch, mark, stroke};
 
 /// Curves of one plot.
 #[derive(Clone, Debug)]
-pub struct Chart {
+pub(crate) struct Chart {
     /// The caption.
-    pub title: String,
+    pub(crate) title: String,
     /// What it shows, in words.
-    pub about: String,
+    pub(crate) about: String,
     /// The lower axis.
-    pub x: Axis,
+    pub(crate) x: Axis,
     /// The upright axis.
-    pub y: Axis,
+    pub(crate) y: Axis,
     /// Later ones are drawn over earlier ones.
-    pub curves: Vec<Curve>,
+    pub(crate) curves: Vec<Curve>,
 }
 
 /// What is drawn of a curve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Draw {
+pub(crate) enum Draw {
     /// Marks only.
     Points,
     /// The line only.
@@ -32,33 +32,33 @@ pub enum Draw {
 
 /// One curve.
 #[derive(Clone, Debug)]
-pub struct Curve {
+pub(crate) struct Curve {
     /// Its name in the legend.
-    pub label: String,
+    pub(crate) label: String,
     /// Whose numbers it shows.
-    pub ink: Ink,
+    pub(crate) ink: Ink,
     /// Which colour and which mark, 0 to 3: the same for published and ours of one policy.
-    pub tone: usize,
+    pub(crate) tone: usize,
     /// What is drawn.
-    pub draw: Draw,
+    pub(crate) draw: Draw,
     /// From left to right.
-    pub points: Vec<Point>,
+    pub(crate) points: Vec<Point>,
 }
 
 /// A point, with the standard deviation where there is one.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Point {
+pub(crate) struct Point {
     /// Along the lower axis.
-    pub x: f64,
+    pub(crate) x: f64,
     /// Along the upright axis.
-    pub y: f64,
+    pub(crate) y: f64,
     /// Half the length of its error bar.
-    pub spread: Option<f64>,
+    pub(crate) spread: Option<f64>,
 }
 
 impl Point {
     /// A point without an error bar.
-    pub fn new(x: f64, y: f64) -> Point {
+    pub(crate) fn new(x: f64, y: f64) -> Point {
         Point { x, y, spread: None }
     }
 }
@@ -146,7 +146,7 @@ fn draw_whisker(canvas: &mut Canvas, tone: usize, x: f64, (low, high): (f64, f64
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::svg::Plot;
+    use crate::output::svg::Plot;
 
     fn svg(draw: Draw, spread: Option<f64>) -> String {
         let points = [1.0, 10.0, 100.0].map(|x| Point { x, y: x * 500.0, spread }).to_vec();

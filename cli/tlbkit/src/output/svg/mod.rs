@@ -9,30 +9,26 @@ mod bars;
 mod canvas;
 mod chart;
 mod legend;
-mod ranges;
 mod ratios;
 mod stacked;
 
-pub use axis::{Axis, Scale};
-pub use bars::{BarGroup, Bars};
-pub use chart::{Chart, Curve, Draw, Point};
-pub use legend::Ink;
-pub use ranges::{RangeRow, Ranges};
-pub use ratios::{RatioRow, Ratios};
-pub use stacked::{Stacked, StackedRow};
+pub(crate) use axis::{Axis, Scale};
+pub(crate) use bars::{BarGroup, Bars};
+pub(crate) use chart::{Chart, Curve, Draw, Point};
+pub(crate) use legend::Ink;
+pub(crate) use ratios::{RatioRow, Ratios};
+pub(crate) use stacked::{Stacked, StackedRow};
 
 /// The colours of a page, and the look of its drawings.
 pub(crate) const STYLE: &str = include_str!("plot.css");
 
 /// Any drawing of a section.
 #[derive(Clone, Debug)]
-pub enum Plot {
+pub(crate) enum Plot {
     /// Upright bars in groups: published and ours side by side.
     Bars(Bars),
     /// Lying bars made of parts.
     Stacked(Stacked),
-    /// Lying bars with whiskers.
-    Ranges(Ranges),
     /// Marks around one: predicted by published.
     Ratios(Ratios),
     /// Points and lines over two axes, either of which may be logarithmic; with error bars.
@@ -41,34 +37,32 @@ pub enum Plot {
 
 impl Plot {
     /// The caption.
-    pub fn title(&self) -> &str {
+    pub(crate) fn title(&self) -> &str {
         match self {
             Plot::Bars(plot) => &plot.title,
             Plot::Stacked(plot) => &plot.title,
-            Plot::Ranges(plot) => &plot.title,
             Plot::Ratios(plot) => &plot.title,
             Plot::Chart(plot) => &plot.title,
         }
     }
 
     /// What it shows, for those who cannot see it.
-    pub fn about(&self) -> &str {
+    pub(crate) fn about(&self) -> &str {
         match self {
             Plot::Bars(plot) => &plot.about,
             Plot::Stacked(plot) => &plot.about,
-            Plot::Ranges(plot) => &plot.about,
             Plot::Ratios(plot) => &plot.about,
             Plot::Chart(plot) => &plot.about,
         }
     }
 
     /// The drawing; `id` must be unique in the page.
-    pub fn svg(&self, id: &str) -> String {
+    pub(crate) fn svg(&self, id: &str) -> String {
         self.drawing(id, "")
     }
 
     /// The drawing as a file that stands alone.
-    pub fn file(&self) -> String {
+    pub(crate) fn file(&self) -> String {
         self.drawing("plot", &format!("<style>{STYLE}</style>")) + "\n"
     }
 
@@ -76,7 +70,6 @@ impl Plot {
         let canvas = match self {
             Plot::Bars(plot) => bars::draw(plot, id),
             Plot::Stacked(plot) => stacked::draw(plot),
-            Plot::Ranges(plot) => ranges::draw(plot),
             Plot::Ratios(plot) => ratios::draw(plot),
             Plot::Chart(plot) => chart::draw(plot),
         };

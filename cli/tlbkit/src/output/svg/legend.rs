@@ -5,7 +5,7 @@ use super::canvas::{Anchor, Canvas, WIDTH, text_width};
 
 /// Whose numbers a mark shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ink {
+pub(crate) enum Ink {
     /// The document's: hollow, hatched, dashed.
     Published,
     /// This implementation's: solid.

@@ -3,32 +3,32 @@
 use super::axis::{Axis, Span};
 use super::canvas::{Anchor, Canvas, WIDTH, text_width};
 use super::legend::{self, Ink, Swatch};
-use crate::number;
+use tlbkit_output::number;
 
 /// Bars of one plot.
 #[derive(Clone, Debug)]
-pub struct Bars {
+pub(crate) struct Bars {
     /// The caption.
-    pub title: String,
+    pub(crate) title: String,
     /// What it shows, in words.
-    pub about: String,
+    pub(crate) about: String,
     /// What the groups are; empty if their labels say it.
-    pub x: String,
+    pub(crate) x: String,
     /// The upright axis.
-    pub y: Axis,
+    pub(crate) y: Axis,
     /// Whose numbers the bars of a group are, with their name in the legend.
-    pub series: Vec<(Ink, String)>,
+    pub(crate) series: Vec<(Ink, String)>,
     /// From left to right.
-    pub groups: Vec<BarGroup>,
+    pub(crate) groups: Vec<BarGroup>,
 }
 
 /// Bars that belong together.
 #[derive(Clone, Debug)]
-pub struct BarGroup {
+pub(crate) struct BarGroup {
     /// Written under them.
-    pub label: String,
+    pub(crate) label: String,
     /// One per series; none where there is no number.
-    pub values: Vec<Option<f64>>,
+    pub(crate) values: Vec<Option<f64>>,
 }
 
 const LEFT: f64 = 50.0;
@@ -132,7 +132,7 @@ fn wrapped(label: &str, width: f64) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::svg::{Plot, Scale};
+    use crate::output::svg::{Plot, Scale};
 
     fn plot(values: Vec<Option<f64>>) -> String {
         let bars = Bars {

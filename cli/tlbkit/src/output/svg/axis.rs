@@ -1,10 +1,10 @@
 //! From values to places along an axis, and the round numbers to write beside it.
 
-use crate::number;
+use tlbkit_output::number;
 
 /// How values are spread along an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scale {
+pub(crate) enum Scale {
     /// Evenly, from zero.
     FromZero,
     /// Evenly, around the data.
@@ -15,18 +15,18 @@ pub enum Scale {
 
 /// What an axis shows.
 #[derive(Clone, Debug)]
-pub struct Axis {
+pub(crate) struct Axis {
     /// Its title.
-    pub title: String,
+    pub(crate) title: String,
     /// The unit of its numbers; empty for a plain count.
-    pub unit: String,
+    pub(crate) unit: String,
     /// How values are spread.
-    pub scale: Scale,
+    pub(crate) scale: Scale,
 }
 
 impl Axis {
     /// An axis.
-    pub fn new(title: &str, unit: &str, scale: Scale) -> Axis {
+    pub(crate) fn new(title: &str, unit: &str, scale: Scale) -> Axis {
         Axis { title: title.to_owned(), unit: unit.to_owned(), scale }
     }
 
