@@ -99,7 +99,7 @@ fn reasons(outcomes: &[RunOutcome]) -> Table {
         let cells = outcomes.iter().flat_map(|outcome| events(outcome, reason)).map(|count| count.to_string());
         [format!("{reason:?}")].into_iter().chain(cells).collect()
     };
-    Table::Grid { title: "Flushes by reason".into(), head, rows: seen(outcomes).into_iter().map(row).collect() }
+    Table { title: "Flushes by reason".into(), head, rows: seen(outcomes).into_iter().map(row).collect() }
 }
 
 fn plot(outcomes: &[RunOutcome]) -> Plot {

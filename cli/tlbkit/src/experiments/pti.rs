@@ -12,7 +12,7 @@ use tlbkit_sim::statistics::{mean, standard_deviation};
 use tlbkit_sim::{Run, RunOutcome};
 
 use super::reproduction::{Produced, Reproduction, each, execute_all};
-use crate::output::listing;
+use crate::output::number::fixed;
 use crate::output::report::Table;
 use crate::output::svg::{Axis, Chart, Curve, Draw, Ink, Plot, Point, Scale};
 use crate::published::key::{Key, Measure, Side};
@@ -62,7 +62,7 @@ fn add_sizes(reproduction: &Reproduction, produced: &mut Produced) -> Result<()>
         curves.push(curve(Ink::Ours, Draw::Line, "ours", ours));
         curves.push(curve(Ink::Published, Draw::Points, "published", theirs));
         let title = format!("{}, as simulated", published.title);
-        produced.tables.push(Table::Listing { title, lines: lines(&drawn[tone].sizes) });
+        produced.tables.push(size_table(title, &drawn[tone].sizes));
     }
     produced.plots.push(Plot::Chart(Chart {
         title: "Cycles of a flush against its pages".into(),
@@ -121,24 +121,21 @@ fn cycles(sizes: &[FlushSize], pages: u32) -> Option<f64> {
     Some(row.cycles as f64 / row.flushes as f64)
 }
 
-/// The rows in the document's layout. Flushes of everything come first in the running sum and have no line, as there.
-fn lines(sizes: &[FlushSize]) -> Vec<String> {
+/// The document's columns. Flushes of everything come first in the running sum and have no row, as there.
+fn size_table(title: String, sizes: &[FlushSize]) -> Table {
     let all: u64 = sizes.iter().map(|row| row.flushes).sum();
-    let percent = |flushes: u64| 100.0 * flushes as f64 / all as f64;
-    let mut seen = 0;
-    let mut lines = Vec::with_capacity(sizes.len());
+    let percent = |flushes: u64| fixed(100.0 * flushes as f64 / all as f64, 2);
+    let (mut seen, mut rows) = (0, Vec::new());
     for row in sizes {
         seen += row.flushes;
-        let Some(size_pages) = row.pages else { continue };
-        lines.push(listing::line(&listing::SizeRow {
-            size_pages,
-            percent: percent(row.flushes),
-            cumulative: percent(seen),
-            cycles: row.cycles as f64 / row.flushes as f64,
-            samples: row.flushes,
-        }));
+        let Some(pages) = row.pages else { continue };
+        let cycles = row.cycles as f64 / row.flushes as f64;
+        let each = cycles / f64::from(pages.max(1));
+        let counts = [percent(row.flushes), percent(seen), fixed(cycles, 0), fixed(each, 0), row.flushes.to_string()];
+        rows.push([pages.to_string()].into_iter().chain(counts).collect());
     }
-    lines
+    let head = ["pages", "%", "cumulative, %", "cycles", "cycles a page", "samples"].map(String::from).to_vec();
+    Table { title, head, rows }
 }
 
 /// The timed compiles: their figures, and a table of all runs.
@@ -234,7 +231,7 @@ fn timed(invpcid: &[RunOutcome], cr3: &[RunOutcome], seconds_per_cycle: f64) -> 
         [(index + 1).to_string()].into_iter().chain(numbers).collect()
     });
     let head = ["run", "user s, INVPCID", "system s", "elapsed s", "user s, CR3", "system s", "elapsed s"];
-    Table::Grid {
+    Table {
         title: "Timed compiles, as simulated, scaled to the length of the document's".into(),
         head: head.map(String::from).to_vec(),
         rows: rows.collect(),
@@ -246,12 +243,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flushes_of_everything_count_but_have_no_line() {
+    fn flushes_of_everything_count_but_have_no_row() {
         let row = |pages, flushes, cycles| FlushSize { pages, flushes, cycles };
-        let lines = lines(&[row(None, 1, 435), row(Some(1), 6, 6000), row(Some(4), 3, 6000)]);
-        assert_eq!(lines.len(), 2);
-        assert_eq!(lines[0], "     1:  60.00%  70.00% avg cycles:  1000 cycles/page: 1000 samples: 6");
-        assert_eq!(lines[1], "     4:  30.00% 100.00% avg cycles:  2000 cycles/page:  500 samples: 3");
+        let sizes = [row(None, 1, 435), row(Some(1), 6, 6000), row(Some(4), 3, 6000)];
+        let rows = size_table(String::new(), &sizes).rows.iter().map(|row| row.join(" ")).collect::<Vec<_>>();
+        assert_eq!(rows, ["1 60.00 70.00 1000 1000 6", "4 30.00 100.00 2000 500 3"]);
     }
 
     #[test]

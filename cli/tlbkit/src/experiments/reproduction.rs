@@ -209,7 +209,7 @@ impl Reproduction {
         let outcomes: Vec<_> = self.policy_names().zip(first).collect();
         let head = ["quantity"].into_iter().chain(outcomes.iter().map(|(name, _)| *name)).map(String::from).collect();
         let (machine, length) = (&self.experiment.setup.machine, length(&outcomes));
-        Table::Grid {
+        Table {
             title: format!("{title}, {machine}: seed 1 alone, {length} of simulated time from start to end"),
             head,
             rows: compared_rows(&outcomes),

@@ -303,21 +303,19 @@ fn verdict(verdict: Verdict) -> Markup {
 }
 
 fn table_of(table: &Table) -> Markup {
-    match table {
-        Table::Grid { title, head, rows } => html! {
-            div.scroll { table {
-                caption { (title) }
-                thead { tr {
-                    @for (index, cell) in head.iter().enumerate() {
-                        th class=[rows.first().and_then(|row| class_of(cell, &row[index]))] { (cell) }
-                    }
-                } }
-                tbody { @for row in rows { tr {
-                    @for (cell, head) in row.iter().zip(head) { td class=[class_of(head, cell)] { (cell) } }
-                } } }
+    let Table { title, head, rows } = table;
+    html! {
+        div.scroll { table {
+            caption { (title) }
+            thead { tr {
+                @for (index, cell) in head.iter().enumerate() {
+                    th class=[rows.first().and_then(|row| class_of(cell, &row[index]))] { (cell) }
+                }
             } }
-        },
-        Table::Listing { title, lines } => html! { h3 { (title) } pre { (lines.join("\n")) } },
+            tbody { @for row in rows { tr {
+                @for (cell, head) in row.iter().zip(head) { td class=[class_of(head, cell)] { (cell) } }
+            } } }
+        } }
     }
 }
 
@@ -465,7 +463,7 @@ mod tests {
         let head = ["number", "value", "source"].map(String::from).to_vec();
         let rows =
             ["cycles.invlpg", "  in part"].map(|name| [name, "195", "2 rows"].map(String::from).to_vec()).to_vec();
-        let table = table_of(&Table::Grid { title: String::new(), head, rows }).into_string();
+        let table = table_of(&Table { title: String::new(), head, rows }).into_string();
         assert!(table.contains(r#"<th>value</th><th class="left words">source</th>"#), "{table}");
         assert!(table.contains(r#"<td>195</td><td class="left words">2 rows</td>"#), "{table}");
         assert!(table.contains(r#"<td class="part">  in part</td>"#), "{table}");

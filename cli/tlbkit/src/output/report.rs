@@ -110,23 +110,13 @@ impl Section {
     }
 }
 
-/// Rows of text.
+/// Cells under headings; all but the first column are aligned to the right.
 #[derive(Clone, Debug)]
-pub(crate) enum Table {
-    /// Cells under headings; all but the first column are aligned to the right.
-    Grid {
-        /// Its caption.
-        title: String,
-        /// Names of the columns.
-        head: Vec<String>,
-        /// The cells.
-        rows: Vec<Vec<String>>,
-    },
-    /// Lines whose layout matters, in a fixed-width face.
-    Listing {
-        /// Its caption.
-        title: String,
-        /// The lines.
-        lines: Vec<String>,
-    },
+pub(crate) struct Table {
+    /// Its caption.
+    pub(crate) title: String,
+    /// Names of the columns.
+    pub(crate) head: Vec<String>,
+    /// The cells.
+    pub(crate) rows: Vec<Vec<String>>,
 }

@@ -27,7 +27,7 @@ pub(super) fn setup_of(experiment: &Experiment) -> Table {
         vec![name.clone(), value.trim_end().to_owned(), band_text(parameter.band), kind, source]
     };
     let rows = experiment.setup.parameters.iter().map(row).collect();
-    Table::Grid { title: format!("Set-up of {}", experiment.id), head: head(), rows }
+    Table { title: format!("Set-up of {}", experiment.id), head: head(), rows }
 }
 
 /// The numbers without a source of each of `machines`, once, and of what all machines share.
@@ -54,7 +54,7 @@ fn fitted_of(title: String, quantities: Vec<(String, &Quantity)>) -> Table {
             vec![field, quantity.value.to_string(), band_text(quantity.band), kind, quantity.source.clone()]
         })
         .collect();
-    Table::Grid { title, head: head(), rows }
+    Table { title, head: head(), rows }
 }
 
 #[cfg(test)]
@@ -66,11 +66,11 @@ mod tests {
     #[test]
     fn every_number_of_a_set_up_is_in_its_table() {
         for experiment in experiments::ALL.map(|experiment| experiment.read().unwrap()) {
-            let Table::Grid { rows, .. } = setup_of(&experiment) else { panic!("cells under headings") };
+            let Table { rows, .. } = setup_of(&experiment);
             let names: Vec<&String> = rows.iter().map(|row| &row[0]).collect();
             assert_eq!(names, experiment.setup.parameters.keys().collect::<Vec<_>>(), "{}", experiment.id);
         }
-        let Table::Grid { rows, .. } = setup_of(&builtin("batch")) else { panic!("cells") };
+        let Table { rows, .. } = setup_of(&builtin("batch"));
         let files = rows.iter().find(|row| row[0] == "files").unwrap();
         assert_eq!(files[1..4], ["8 files", "4 to 16", "prior"]);
     }
