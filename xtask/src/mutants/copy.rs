@@ -118,14 +118,7 @@ impl Copies {
                 changed.entry(file).or_default().push((number, bodies));
             }
         }
-        for (file, bugs) in &changed {
-            let place = plain.root.join(file);
-            let crate_path = if file.starts_with("lib/tlbkit/") { "crate" } else { "tlbkit" };
-            fs::write(&place, schemata::merged(&fs::read_to_string(&place)?, bugs, crate_path)?)?;
-        }
-        let choosing = plain.root.join(CHOOSING);
-        let text = fs::read_to_string(&choosing)?.replace("#![forbid(unsafe_code)]\n", "");
-        fs::write(&choosing, text + schemata::CHOOSER)?;
+        merge(&plain, &changed)?;
         // Only now, so that what is as it was keeps its time and is not built again.
         let merged = Workshop::new(&plain.root, &target.join("mutants/merged"), &CRATES)?;
         merged.add(&plain.root, DATA)?;
@@ -167,6 +160,75 @@ impl Copies {
     pub(super) fn build_clean(&self, sets: Sets) -> Result<Programs> {
         self.single.programs_with(Build::Checker(sets), &[], [])
     }
+}
+
+/// The one copy for bugs that are generated: nothing but what was written last is in it.
+pub(super) struct Generated {
+    root: PathBuf,
+    place: PathBuf,
+    merged: Workshop,
+}
+
+impl Generated {
+    /// A copy at `place` of the workspace at `root`.
+    pub(super) fn new(root: &Path, place: &Path) -> Result<Self> {
+        let merged = Workshop::new(root, place, &CRATES)?;
+        Ok(Self { root: root.to_path_buf(), place: place.to_path_buf(), merged })
+    }
+
+    /// Puts `bugs` into the source, those of each file with their numbers.
+    pub(super) fn write(&self, bugs: &BTreeMap<&str, Vec<(u32, Bodies)>>) -> Result<()> {
+        let plain = Workshop::new(&self.root, &self.place.join("plain"), &CRATES)?;
+        plain.add(&self.root, DATA)?;
+        merge(&plain, bugs)?;
+        // As above.
+        Workshop::new(&plain.root, &self.place, &CRATES)?.add(&plain.root, DATA)
+    }
+
+    /// Builds all judges of one kind.
+    pub(super) fn build(&self, build: Build, witnesses: &[Witness]) -> Result<Programs> {
+        self.merged.programs(build, witnesses)
+    }
+
+    /// The numbers of those bugs in which the compiler finds an error.
+    pub(super) fn errors(&self) -> Result<BTreeSet<u32>> {
+        let mut cargo = Command::new("cargo");
+        cargo.args(["check", "--keep-going", "--quiet", "--message-format=json", "--package", "tlbkit-pmap"]);
+        cargo.env("CARGO_TARGET_DIR", self.merged.target.join("checked")).env("RUSTFLAGS", "--cap-lints=allow");
+        cargo.args(["--package", "tlbkit", "--features", "tlbkit/history"]).current_dir(&self.merged.root);
+        let output = cargo.output().context("running cargo")?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let messages = text.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+        let errors: Vec<_> = messages.filter(|message| message["message"]["level"] == "error").collect();
+        let found: BTreeSet<u32> = errors.iter().filter_map(|message| self.bug_at(&message["message"])).collect();
+        if found.is_empty() && !output.status.success() {
+            let rendered: String = errors.iter().filter_map(complaint).collect();
+            bail!("it does not build, and no bug is to blame:\n{rendered}");
+        }
+        Ok(found)
+    }
+
+    fn bug_at(&self, message: &serde_json::Value) -> Option<u32> {
+        let spans = message["spans"].as_array()?;
+        spans.iter().find_map(|span| {
+            let text = fs::read_to_string(self.merged.root.join(span["file_name"].as_str()?)).ok()?;
+            let before = text.get(..span["byte_start"].as_u64()? as usize)?;
+            let (_, mark) = before.rsplit_once(schemata::MARK)?;
+            mark.split_once('*')?.0.parse().ok().filter(|&number| number != 0)
+        })
+    }
+}
+
+/// Puts `bugs` into a copy, each behind its number.
+fn merge(copy: &Workshop, bugs: &BTreeMap<&str, Vec<(u32, Bodies)>>) -> Result<()> {
+    for (file, bugs) in bugs {
+        let place = copy.root.join(file);
+        let crate_path = if file.starts_with("lib/tlbkit/") { "crate" } else { "tlbkit" };
+        fs::write(&place, schemata::merged(&fs::read_to_string(&place)?, bugs, crate_path)?)?;
+    }
+    let choosing = copy.root.join(CHOOSING);
+    let text = fs::read_to_string(&choosing)?.replace("#![forbid(unsafe_code)]\n", "");
+    Ok(fs::write(&choosing, text + schemata::CHOOSER)?)
 }
 
 /// The bodies that the patch changes in each of its files; `None` if it changes something else too.

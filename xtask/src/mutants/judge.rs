@@ -109,10 +109,15 @@ fn find<'p>(programs: &'p Programs, Witness { tests, test }: &Witness) -> Result
     }
 }
 
-/// Whether the test passes; one that does not end does not.
+/// Whether the test passes.
 fn passes(program: &Program, name: &str, number: Option<u32>) -> Result<bool> {
+    ends_well(program, number, &["--exact", name])
+}
+
+/// Whether a program ends with success; one that does not end does not.
+pub(super) fn ends_well(program: &Program, number: Option<u32>, args: &[&str]) -> Result<bool> {
     let mut command = chosen(program, number);
-    command.args(["--exact", name]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = command.spawn().with_context(|| program.file.display().to_string())?;
     let start = Instant::now();
     while start.elapsed() < LIMIT {

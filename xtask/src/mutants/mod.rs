@@ -3,6 +3,7 @@
 //! found without a bug.
 
 mod copy;
+mod generate;
 mod judge;
 mod patch;
 mod schemata;
@@ -53,6 +54,9 @@ struct Wish<'a> {
 /// # Errors
 /// If the arguments are wrong, or a patch does not apply or build.
 pub(crate) fn run(root: &Path, args: &[String]) -> Result<bool> {
+    if let Some(("--generate", part)) = args.split_first().map(|(first, rest)| (&**first, rest)) {
+        return generate::run(root, part.first().map(String::as_str));
+    }
     search(root, &parse(args)?)
 }
 

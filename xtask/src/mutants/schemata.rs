@@ -11,6 +11,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::ops::Range;
 
+/// Stands before the number of a bug, and before the body that has number 0: what does not compile is found by it.
+pub(super) const MARK: &str = "/*bug ";
+
 /// The variable that chooses a bug, by its number from 1.
 pub(super) const CHOICE: &str = "TLBKIT_BUG";
 
@@ -48,7 +51,7 @@ pub(super) fn merged(text: &str, bugs: &[(u32, Bodies)], crate_path: &str) -> Re
         let mut arms = String::new();
         for (number, bodies) in bugs {
             if let Some(body) = bodies.get(&place) {
-                write!(arms, "{number} => {body} ")?;
+                write!(arms, "{MARK}{number}*/ {number} => {body} ")?;
             }
         }
         if arms.is_empty() {
@@ -57,7 +60,7 @@ pub(super) fn merged(text: &str, bugs: &[(u32, Bodies)], crate_path: &str) -> Re
         let own = &text[function.body.clone()];
         merged.replace_range(
             function.body.clone(),
-            &format!("{{ match {crate_path}::bug::chosen() {{ {arms} _ => {own} }} }}"),
+            &format!("{{ match {crate_path}::bug::chosen() {{ {arms} {MARK}0*/ _ => {own} }} }}"),
         );
         // What is read at run time is no constant. No bug is in a function that a constant is made by.
         if let Some(constness) = &function.constness {
@@ -69,15 +72,16 @@ pub(super) fn merged(text: &str, bugs: &[(u32, Bodies)], crate_path: &str) -> Re
 
 /// A function with a body, in no other function.
 #[derive(Default)]
-struct Function {
+pub(super) struct Function {
     /// With its braces.
-    body: Range<usize>,
-    constness: Option<Range<usize>>,
+    pub(super) body: Range<usize>,
+    pub(super) constness: Option<Range<usize>>,
     /// Whether it returns a type that it does not name.
-    is_opaque: bool,
+    pub(super) is_opaque: bool,
 }
 
-fn functions(text: &str) -> Result<Vec<Function>> {
+/// The functions of a file, in their order.
+pub(super) fn functions(text: &str) -> Result<Vec<Function>> {
     let mut found = Vec::new();
     add_functions(parsed(text)?, &mut found);
     Ok(found)
@@ -150,14 +154,19 @@ impl S {
         let second = changed_bodies(BEFORE, &BEFORE.replace("{ 1 }", "{ 2 }").replace("f();", "g();"))?;
         let bugs = [(7, first.unwrap_or_default()), (8, second.unwrap_or_default())];
         let merged = merged(BEFORE, &bugs, "crate")?;
-        let one = "fn one() -> u32 { match crate::bug::chosen() { 8 => { 2 }  _ => { 1 } } }";
+        let one = "fn one() -> u32 { match crate::bug::chosen() { /*bug 8*/ 8 => { 2 }  /*bug 0*/ _ => { 1 } } }";
         assert!(merged.contains(one) && !merged.contains("const"), "{merged}");
         let three = BEFORE.replace("{ 3 }", "{ 4 }");
         assert_eq!(
             changed_bodies(BEFORE, &three)?.map(|bodies| bodies.into_values().collect()),
             Some(vec!["{ 4 }".to_owned()])
         );
-        assert!(merged.contains("7 => { if self.x { /* nothing */ } } 8 => { if self.x { g(); } }  _ => "), "{merged}");
+        assert!(
+            merged.contains(
+                "7 => { if self.x { /* nothing */ } } /*bug 8*/ 8 => { if self.x { g(); } }  /*bug 0*/ _ => "
+            ),
+            "{merged}"
+        );
         Ok(())
     }
 
