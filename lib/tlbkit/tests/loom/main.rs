@@ -27,6 +27,7 @@ mod issued;
 mod machine;
 mod memory;
 
+mod after;
 mod batch;
 mod destroy;
 mod isolation;
