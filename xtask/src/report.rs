@@ -224,7 +224,8 @@ impl Summary {
         let [strong, weak, tautological] = self.kinds.map(|(held, all)| format!("{held} of {all}"));
         format!(
             "In band are {strong} strong and {weak} weak predictions, and {tautological} that could hardly come \
-             out otherwise. The mean error is {:.0} % and the median {:.0} %; those of the null models are {:.0} and {:.0} %.",
+             out otherwise. The mean error is {:.0} % and the median {:.0} %; those of the null models are {:.0} and \
+             {:.0} %.",
             self.error_pct[0], self.error_pct[1], self.null_error_pct[0], self.null_error_pct[1]
         )
     }
