@@ -117,6 +117,44 @@ pub struct Features {
     pub invpcid: bool,
 }
 
+/// What the host of a guest flushes of the guest's CPUs without an IPI: see [`Hardware::flush_by_host`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HostFlush {
+    /// Nothing: this is no guest, or its host has nothing of the kind.
+    None,
+    /// Translations. Paths to page tables that a CPU has cached may stay, so CPUs still get an IPI when page-table
+    /// pages are freed.
+    Translations,
+    /// Translations, and all cached paths: from then on no walk uses a page-table page that was taken out before.
+    TranslationsAndPaths,
+}
+
+/// What a host is to flush, under every PCID and among global translations. More is never wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HostExtent {
+    /// All translations and, if the host [can](HostFlush::TranslationsAndPaths), all cached paths.
+    Everything,
+    /// `pages` translations from an address on, each `bytes` beyond the one before.
+    Range {
+        /// The first address.
+        start: VirtAddr,
+        /// How many.
+        pages: u32,
+        /// The distance from one to the next.
+        bytes: u64,
+    },
+}
+
+/// When flushes of kernel addresses reach a CPU that runs a program.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum KernelFlushes {
+    /// At once: it is interrupted.
+    AtOnce,
+    /// When it enters the kernel, if it has called [`Cpu::defer_kernel_flushes`](crate::Cpu::defer_kernel_flushes):
+    /// for CPUs that are not to be disturbed.
+    AtEntry,
+}
+
 /// Witness that interrupts are off on this CPU: the precondition of every call that changes its ASIDs (C-53).
 ///
 /// It cannot leave the CPU: it is neither `Send` nor `Sync`.
@@ -153,6 +191,17 @@ pub enum Event {
         /// CPUs that are left alone: they cannot use what they hold, or not before they look at the generation.
         skipped: u32,
     },
+    /// Of the CPUs that a flush had chosen, these get no IPI, and nobody waits for them: how many interrupts were
+    /// spared. Only where the kernel uses [`Hardware::flush_by_host`] or [`KernelFlushes::AtEntry`]; they are not among
+    /// those that [`Chosen`](Self::Chosen) counts.
+    Spared {
+        /// CPUs that flush when they enter the kernel.
+        until_entry: u32,
+        /// CPUs that the host flushes.
+        by_host: u32,
+    },
+    /// This CPU entered the kernel and has done the flushes that were deferred until then.
+    CaughtUp,
     /// A flush was issued, and the call returns before all CPUs have answered.
     FlushIssued,
     /// A flush ends: every CPU that it waited for has answered.
@@ -223,6 +272,40 @@ pub trait Hardware {
 
     /// Sends it to every online CPU but this one.
     fn send_ipi_to_others(&self);
+
+    /// What this guest's host flushes without an IPI. It says the same whenever it is asked. With the default the
+    /// flushes of a kernel have no instruction for it.
+    #[inline(always)]
+    fn host_flush(&self) -> HostFlush {
+        HostFlush::None
+    }
+
+    /// Has the host flush `what` on some of `cpus`, without an IPI; bit 0 of `cpus` is `first`. Returns those that it
+    /// does not flush, which get an IPI as usual. Called for CPUs that a flush has chosen, after the page tables were
+    /// changed; interrupts may be on or off. Only if [`host_flush`](Self::host_flush) is not [`HostFlush::None`].
+    ///
+    /// **The promise**: a CPU that is not among those returned executes no instruction, from the return of this
+    /// call on, with what it had cached before the call. Either it has been flushed, as by a hypercall; or it does not
+    /// run now, and is flushed when it is run again, before its first instruction. For the second the mark "flush at
+    /// entry" must be made by one locked operation that fails if the host is running the CPU, on a word that the host
+    /// takes by a locked operation before it flushes; KVM's steal-time word is one. It is made even if it is there
+    /// already: an earlier mark says nothing about this change. A CPU that may resume unflushed, because the host was
+    /// only likely to notice, must be returned (C-74).
+    ///
+    /// A walker that counts on interrupts that are off must be known to the flush:
+    /// [`TlbGather::interrupt_walkers`](crate::TlbGather::interrupt_walkers).
+    #[inline(always)]
+    fn flush_by_host(&self, first: CpuId, cpus: u64, what: HostExtent) -> u64 {
+        let _ = (first, what);
+        cpus
+    }
+
+    /// When flushes of kernel addresses reach a CPU that runs a program. It says the same whenever it is asked. With
+    /// the default the flushes of a kernel have no instruction for it.
+    #[inline(always)]
+    fn kernel_flushes(&self) -> KernelFlushes {
+        KernelFlushes::AtOnce
+    }
 
     /// PAUSE in a loop that waits for another CPU: with interrupts on in a flush and in the wait for one that was
     /// issued, with interrupts off in [`Cpu::destroy_later`](crate::Cpu::destroy_later) and

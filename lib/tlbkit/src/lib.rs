@@ -88,7 +88,10 @@ pub use flush::batch::TlbBatch;
 pub use flush::gather::{Flushed, Scope, TlbGather};
 pub use flush::pending::Pending;
 pub use flush::shootdown::{OthersMustFlush, Tables};
-pub use hardware::{Cr3, Event, Features, Hardware, Invpcid, IrqsOff, Late, Pcid};
+pub use flush::spared::Entered;
+pub use hardware::{
+    Cr3, Event, Features, Hardware, HostExtent, HostFlush, Invpcid, IrqsOff, KernelFlushes, Late, Pcid,
+};
 pub use layout::Part;
 pub use policy::history::choices::{
     Accounting, Batching, FamilyShift, History, KernelSet, LargePageWalk, LazyReferences,

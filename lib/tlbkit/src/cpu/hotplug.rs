@@ -52,6 +52,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         self.assert_here();
         self.end_requests();
         self.state.kernel_pcid_stale.set(1);
+        self.state.deferral.finish(); // one that was stopped in user mode has not entered by itself
         if !self.presence().is_absent() {
             self.load_kernel(irqs); // resume: what is owed to the space that was loaded is still owed
         }

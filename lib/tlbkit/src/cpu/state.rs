@@ -111,6 +111,67 @@ impl Notice {
     }
 }
 
+/// Whether flushes of kernel addresses wait until this CPU enters the kernel, and whether one does. The story is in
+/// `flush/spared.rs`.
+///
+/// The CPU writes it; initiators change `USER` to `USER | WORK`, and nothing else.
+pub(crate) struct Deferral(AtomicU64);
+
+impl Deferral {
+    /// The CPU is in the kernel, or does not defer.
+    const NOTHING: u64 = 0;
+    /// It touches no kernel address but those that stay mapped, until it enters the kernel.
+    const USER: u64 = 1;
+    /// It has to flush everything first. Without [`USER`](Self::USER): it is entering, and an NMI has to, too.
+    const WORK: u64 = 1 << 1;
+
+    const_unless_loom! {
+        pub(crate) fn new() -> Self {
+            Self(AtomicU64::new(Self::NOTHING))
+        }
+    }
+
+    /// Flushes may wait from here on.
+    pub(crate) fn begin(&self) {
+        // Release: what the kernel did comes before it; partner is the Acquire in `defer`.
+        self.0.store(Self::USER, Ordering::Release);
+    }
+
+    /// Flushes wait no more. Returns whether they could, and whether one has.
+    pub(crate) fn enter(&self) -> (bool, bool) {
+        // Acquire: what was changed before a flush was deferred is read by walks from here on; partner is the fence
+        // that an initiator executes before `defer`.
+        let before = self.0.swap(Self::WORK, Ordering::Acquire);
+        (before & Self::USER != 0, before & Self::WORK != 0)
+    }
+
+    /// What had to be flushed was flushed.
+    pub(crate) fn finish(&self) {
+        // Relaxed: no partner but an NMI on this CPU; nobody else writes the word without USER.
+        self.0.store(Self::NOTHING, Ordering::Relaxed);
+    }
+
+    /// True if the CPU will flush everything when it enters the kernel. The page tables were changed before, and a
+    /// fence was executed.
+    pub(crate) fn defer(&self) -> bool {
+        const BOTH: u64 = Deferral::USER | Deferral::WORK;
+        // Acquire, both: partner is the Release in `begin`: the CPU uses nothing any more that is to be freed. The
+        // fence before orders the change. Relaxed if it fails: then the CPU is sent a request.
+        match self.0.compare_exchange(Self::USER, BOTH, Ordering::Acquire, Ordering::Relaxed) {
+            Ok(_) => true,
+            // Written again, since what is there was written for another change.
+            Err(BOTH) => self.0.compare_exchange(BOTH, BOTH, Ordering::Acquire, Ordering::Relaxed).is_ok(),
+            Err(_) => false,
+        }
+    }
+
+    /// True if the CPU has not entered since it began to defer.
+    pub(crate) fn is_deferring(&self) -> bool {
+        // Relaxed: no partner, asked by this CPU alone.
+        self.0.load(Ordering::Relaxed) & Self::USER != 0
+    }
+}
+
 /// One CPU's part of the protocol (Linux: `cpu_tlbstate`), 448 bytes (512 with the feature `history`). The kernel
 /// allocates as many as there are possible CPUs.
 ///
@@ -148,6 +209,8 @@ pub struct CpuState {
     pub(crate) presence: AtomicU64,
     // Set by destroyers, read and cleared by this CPU.
     pub(crate) notice: Notice,
+    // Written by this CPU, and by initiators while it runs a program.
+    pub(crate) deferral: Deferral,
     // Written by this CPU, read by its responders.
     pub(crate) first: FirstMailbox,
 }
@@ -171,6 +234,7 @@ impl CpuState {
                 turns: array_of!(AtomicU32::new(0); MAILBOXES),
                 presence: AtomicU64::new(Presence::NEW.0),
                 notice: Notice::new(),
+                deferral: Deferral::new(),
                 first: FirstMailbox::new(),
             }
         }

@@ -27,6 +27,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
             return; // requests are withdrawn, or wait until this CPU is online: `wait.rs`
         }
         self.check_irqs_off();
+        debug_assert!(!self.state.deferral.is_deferring(), "CPU {} answers before it has caught up", self.id.0);
         let inbox = self.tlb.matrix.inbox(self.id);
         let Some(word) = inbox.only_word() else { return self.answer_among_many(irqs) };
         let mut hints = take(word);

@@ -205,6 +205,14 @@ impl<'s, S, F> TlbGather<'s, S, F> {
         self.recorded.needs = self.recorded.needs.with(Needs::TABLES);
     }
 
+    /// Code may be walking what was recorded without a lock, and counts on an interrupt that it holds back (C-23): each
+    /// CPU that may use the space is interrupted, and none is left to its host or to its next entry. CPUs that run
+    /// something else are left alone as ever. Kernels without [`Hardware::flush_by_host`] need not call it.
+    #[inline]
+    pub const fn interrupt_walkers(&mut self) {
+        self.recorded.needs = self.recorded.needs.with(Needs::WALKERS);
+    }
+
     /// Mapped pages of the space: what a range rule of the feature `history` takes for active entries.
     #[inline]
     pub const fn set_active_pages(&mut self, pages: u64) {

@@ -11,6 +11,7 @@
 //! | `gather.rs` | [`TlbGather`](gather::TlbGather): translations and frames of one space that wait for a flush |
 //! | `batch.rs` | [`TlbBatch`](batch::TlbBatch): the same for many spaces |
 //! | `shootdown.rs` | the initiator: announce, choose the responders, send them the request, flush here, wait |
+//! | `spared.rs` | responders that need no IPI: their host flushes them, or they flush when they enter the kernel |
 //! | `request.rs`, `mailboxes.rs`, `matrix.rs` | the request, its mailbox, and which CPU has sent one to which |
 //! | `local.rs` | the flush on one CPU, the same for initiator and responder |
 //! | `answer.rs` | the responder |
@@ -48,5 +49,6 @@ pub(crate) mod owed;
 pub(crate) mod pending;
 pub(crate) mod request;
 pub(crate) mod shootdown;
+pub(crate) mod spared;
 mod targets;
 pub(crate) mod wait;

@@ -48,6 +48,9 @@ impl Needs {
     /// under other PCIDs, which INVLPG does not reach.
     pub(crate) const LOCAL: Self = Self(1 << 4);
 
+    /// Code may be walking the page tables with interrupts off: whoever is a responder is interrupted.
+    pub(crate) const WALKERS: Self = Self(1 << 5);
+
     /// What makes responders of CPUs that do not use the space.
     pub(crate) const MORE_RESPONDERS: Self = Self::GLOBAL.with(Self::TRIM).with(Self::EVERYONE);
 

@@ -219,8 +219,9 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
             // Up to 64 CPUs: this one is in that word, too.
             [word] => {
                 let others = self.others(split(self.id).0, word);
-                let chosen = self.choose(whose, 0, others, request);
-                self.report(others, chosen);
+                let all = self.choose(whose, 0, others, request);
+                let chosen = self.spare(0, all, request);
+                self.report(others & !all, chosen);
                 if chosen == 0 {
                     return Responders { words: &[], start: 0, count: 0 };
                 }
@@ -258,8 +259,9 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
         let (mut start, mut end, mut count) = (0, 0, 0);
         for (index, word) in candidates.iter().enumerate() {
             let others = self.others(index, word);
-            let chosen = self.choose_among_many(whose, index, others, request);
-            self.report(others, chosen);
+            let all = self.choose_among_many(whose, index, others, request);
+            let chosen = self.spare(index, all, request);
+            self.report(others & !all, chosen);
             if chosen == 0 {
                 continue;
             }
@@ -296,9 +298,8 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
         }
     }
 
-    fn report(&self, others: u64, chosen: u64) {
-        let (asked, skipped) = (chosen.count_ones(), (others & !chosen).count_ones());
-        self.hardware.event(Event::Chosen { asked, skipped });
+    fn report(&self, skipped: u64, chosen: u64) {
+        self.hardware.event(Event::Chosen { asked: chosen.count_ones(), skipped: skipped.count_ones() });
     }
 
     /// The members of `word`, the one at `index` of a CPU set, but this CPU.
