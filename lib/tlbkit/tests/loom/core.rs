@@ -4,7 +4,7 @@
 use std::cell::{Cell, RefCell};
 
 use loom::thread::Thread;
-use tlbkit::sync::AtomicU32;
+use tlbkit::sync::{AtomicU32, AtomicU64};
 use tlbkit::{Cr3, Event, Features, Pcid, PhysAddr};
 
 use crate::memory::KERNEL;
@@ -12,6 +12,13 @@ use crate::memory::KERNEL;
 /// Turns in which a waiting CPU looks again at once, as a real one does; then it sleeps until something has happened,
 /// so that waiting for ever is a deadlock that loom reports.
 pub(crate) const WAKEFUL_TURNS: u32 = 2;
+
+/// The host runs the CPU.
+pub(crate) const RUNNING: u64 = 0;
+/// The host does not run it.
+pub(crate) const PREEMPTED: u64 = 1;
+/// The host flushes it before it does.
+pub(crate) const FLUSH: u64 = 2;
 
 /// One translation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,6 +45,12 @@ pub(crate) struct Core {
     pub(crate) is_in_user_mode: Cell<bool>,
     /// Takes no interrupts and walks no tables: not up yet, offline, or stopped.
     pub(crate) is_off: Cell<bool>,
+    /// In user mode, or as good as there: it touches no kernel page.
+    pub(crate) is_deferring: Cell<bool>,
+    /// The host preempts it at the next CR3 write, before that has an effect.
+    pub(crate) is_preempted_at_cr3: Cell<bool>,
+    /// The host's word about it: whether it runs, and whether it is flushed before it does.
+    pub(crate) host: AtomicU64,
     /// Turns of the present wait.
     pub(crate) turns_waited: Cell<u32>,
     /// Announcements that it knew of at the last turn.
@@ -61,6 +74,9 @@ impl Core {
             irqs_on: Cell::new(true),
             is_in_user_mode: Cell::new(false),
             is_off: Cell::new(true),
+            is_deferring: Cell::new(false),
+            is_preempted_at_cr3: Cell::new(false),
+            host: AtomicU64::new(RUNNING),
             turns_waited: Cell::new(0),
             heard: Cell::new(0),
             has_answered: Cell::new(false),

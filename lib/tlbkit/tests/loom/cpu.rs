@@ -8,11 +8,12 @@ use std::rc::Rc;
 use loom::thread;
 use tlbkit::sync::Ordering;
 use tlbkit::{
-    AddressSpace, CpuId, Cr3, Destroyed, Event, Features, Hardware, Invpcid, IrqsOff, Isolation, Late, Pcid, Reason,
-    Scope, SpaceToken, Stride, TlbBatch, TlbGather, Translations, VirtAddr,
+    AddressSpace, CpuId, Cr3, Destroyed, Entered, Event, Features, Hardware, HostExtent, HostFlush, Invpcid, IrqsOff,
+    Isolation, KernelFlushes, Late, Pcid, Reason, Scope, SpaceToken, Stride, TlbBatch, TlbGather, Translations,
+    VirtAddr,
 };
 
-use crate::core::{Core, Entry, WAKEFUL_TURNS};
+use crate::core::{Core, Entry, FLUSH, PREEMPTED, RUNNING, WAKEFUL_TURNS};
 use crate::issued::{Issued, Set};
 use crate::machine::{Machine, table_of};
 use crate::memory::{KERNEL, address, page_of};
@@ -71,6 +72,28 @@ impl Cpu {
     /// True if a program of some space can run here.
     pub(crate) fn runs_a_space(&self) -> bool {
         table_of(self.core().cr3.get().root()) != KERNEL
+    }
+
+    /// The kernel goes to user mode, and is not to be disturbed there.
+    pub(crate) fn defer(&self) {
+        self.quietly(|cpu, irqs| cpu.defer_kernel_flushes(irqs));
+        self.core().is_deferring.set(true);
+    }
+
+    /// It is back; true if it was deferring.
+    pub(crate) fn catch_up(&self) -> bool {
+        self.core().is_deferring.set(false);
+        self.with_irqs_off(|irqs| self.protocol().do_deferred_flushes(irqs)) == Entered::Deferring
+    }
+
+    /// The host takes the CPU away, and runs it again.
+    pub(crate) fn preempted(&self) {
+        let host = &self.core().host;
+        // Release and Acquire: the host orders what the CPU did before, and what it does then.
+        host.store(PREEMPTED, Ordering::Release);
+        if host.swap(RUNNING, Ordering::Acquire) & FLUSH != 0 {
+            self.invalidate(|_| true);
+        }
     }
 
     /// The program reads its page `page`, if it is still there.
@@ -227,7 +250,11 @@ impl Cpu {
         if !core.irqs_on.get() || core.interrupt.swap(0, Ordering::Acquire) == 0 {
             return false;
         }
+        let was_deferring = core.is_deferring.get() && self.catch_up();
         self.quietly(|cpu, irqs| cpu.answer(irqs));
+        if was_deferring {
+            self.defer();
+        }
         self.announce();
         true
     }
@@ -301,6 +328,9 @@ impl Hardware for Cpu {
     }
 
     fn write_cr3(&self, cr3: Cr3) {
+        if self.core().is_preempted_at_cr3.replace(false) {
+            self.preempted();
+        }
         self.speculate();
         self.core().cr3.set(cr3);
         self.invalidate(|entry| !cr3.keeps() && entry.pcid == cr3.pcid() && !entry.is_global);
@@ -349,6 +379,24 @@ impl Hardware for Cpu {
         } else {
             self.sleep();
         }
+    }
+
+    fn host_flush(&self) -> HostFlush {
+        self.machine.setup.host
+    }
+
+    fn flush_by_host(&self, first: CpuId, cpus: u64, _what: HostExtent) -> u64 {
+        let is_running = |&bit: &u32| {
+            let host = &self.machine.cores[(first.0 + bit) as usize].host;
+            // Acquire: what the CPU did before is over. The change is ordered by the protocol's fence.
+            host.compare_exchange(PREEMPTED, PREEMPTED | FLUSH, Ordering::Acquire, Ordering::Relaxed).is_err()
+        };
+        let named = (0..u64::BITS).filter(|bit| cpus >> bit & 1 != 0);
+        named.filter(is_running).fold(0, |bits, bit| bits | 1 << bit)
+    }
+
+    fn kernel_flushes(&self) -> KernelFlushes {
+        self.machine.setup.kernel_flushes
     }
 
     fn glances(&self) -> u32 {

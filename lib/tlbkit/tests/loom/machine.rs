@@ -5,8 +5,8 @@ use std::cell::{Cell, RefCell};
 use self_cell::self_cell;
 use tlbkit::sync::AtomicU64;
 use tlbkit::{
-    AddressSpace, Compare, CpuSetUpkeep, CpuState, Features, History, Isolation, Late, Lazy, LazyReferences,
-    LocalFlush, PhysAddr, Policy, RangeRule, SpaceToken, Tags, Tlb, UserFlush,
+    AddressSpace, Compare, CpuSetUpkeep, CpuState, Features, History, HostFlush, Isolation, KernelFlushes, Late, Lazy,
+    LazyReferences, LocalFlush, PhysAddr, Policy, RangeRule, SpaceToken, Tags, Tlb, UserFlush,
 };
 
 use crate::core::Core;
@@ -39,6 +39,9 @@ pub(crate) struct Setup {
     pub(crate) late: Late,
     /// How often a wait only looks before it answers others.
     pub(crate) glances: u32,
+    /// What the host flushes of a CPU that it does not run.
+    pub(crate) host: HostFlush,
+    pub(crate) kernel_flushes: KernelFlushes,
     /// Most switches, in one execution, away from a CPU that could go on: what bounds the exploration.
     pub(crate) preemptions: usize,
 }
@@ -53,6 +56,8 @@ impl Default for Setup {
             up: usize::MAX,
             late: Late::Wait,
             glances: 0,
+            host: HostFlush::None,
+            kernel_flushes: KernelFlushes::AtOnce,
             preemptions: 3,
         }
     }

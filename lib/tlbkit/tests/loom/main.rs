@@ -38,3 +38,4 @@ mod lazy;
 mod leave;
 mod requests;
 mod slots;
+mod spared;
