@@ -129,7 +129,8 @@ pub enum HostFlush {
     TranslationsAndPaths,
 }
 
-/// What a host is to flush, under every PCID and among global translations. More is never wrong.
+/// What a host is to flush, under every PCID and among global translations. More is never wrong. Only kernel addresses
+/// come as a range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HostExtent {
     /// All translations and, if the host [can](HostFlush::TranslationsAndPaths), all cached paths.
@@ -285,7 +286,7 @@ pub trait Hardware {
     /// changed; interrupts may be on or off. Only if [`host_flush`](Self::host_flush) is not [`HostFlush::None`].
     ///
     /// **The promise**: a CPU that is not among those returned executes no instruction, from the return of this
-    /// call on, with what it had cached before the call. Either it has been flushed, as by a hypercall; or it does not
+    /// call on, with what it had cached before the call, and its earlier accesses are over. Either it has been flushed, as by a hypercall; or it does not
     /// run now, and is flushed when it is run again, before its first instruction. For the second the mark "flush at
     /// entry" must be made by one locked operation that fails if the host is running the CPU, on a word that the host
     /// takes by a locked operation before it flushes; KVM's steal-time word is one. It is made even if it is there

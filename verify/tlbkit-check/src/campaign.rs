@@ -33,6 +33,10 @@ pub struct Plan {
 pub const LATER: u64 = 1 << 32;
 /// Seeds of the first family for each of the later one.
 const TO_ONE_LATER: u64 = 4;
+/// The first seed of the guests' family: programs whose CPUs are preempted, or are not to be disturbed.
+pub const GUEST: u64 = 1 << 34;
+/// Seeds of the first family for each of the guests'.
+const TO_ONE_GUEST: u64 = 8;
 
 impl Plan {
     /// What `seed` runs.
@@ -42,8 +46,11 @@ impl Plan {
         let policy = policies::draw(&mut draws);
         let features = features(draws.below(8));
         let late = late(draws.below(4));
-        let (named, random): (&'static [Named], fn(u64) -> Program) =
-            if seed < LATER { (named::ALL, Program::random) } else { (named::LATER, Program::random_later) };
+        let (named, random): (&'static [Named], fn(u64) -> Program) = match seed {
+            ..LATER => (named::ALL, Program::random),
+            LATER..GUEST => (named::LATER, Program::random_later),
+            GUEST.. => (named::GUEST, Program::random_guest),
+        };
         let in_turn = seed.is_multiple_of(2).then(|| &named[(seed / 2) as usize % named.len()]);
         let program = self.program.or(in_turn).map_or_else(|| random(seed), Named::program);
         let config = MachineConfig { features, late, ..MachineConfig::default() };
@@ -136,16 +143,22 @@ pub fn seeds(plan: &Plan, first: u64, count: u64, threads: usize, progress: &(dy
     Report { seeds, steps: steps.into_inner(), failure }
 }
 
-/// Runs the seeds of both families: those of the first, and then a quarter as many of the later one, unless the plan
-/// names one program.
+/// Runs the seeds of all families: those of the first, then a quarter as many of the later one and an eighth as many of
+/// the guests', unless the plan names one program.
 #[must_use]
 pub fn families(plan: &Plan, first: u64, count: u64, threads: usize, progress: &(dyn Fn(u64) + Sync)) -> Report {
     let report = seeds(plan, first, count, threads, progress);
     if report.failure.is_some() || plan.program.is_some() || first >= LATER {
         return report;
     }
-    let later = seeds(plan, LATER + first / TO_ONE_LATER, count.div_ceil(TO_ONE_LATER), threads, progress);
-    Report { seeds: report.seeds + later.seeds, steps: report.steps + later.steps, failure: later.failure }
+    let others = [(LATER, TO_ONE_LATER), (GUEST, TO_ONE_GUEST)];
+    others.into_iter().fold(report, |report, (family, to_one)| {
+        if report.failure.is_some() {
+            return report;
+        }
+        let more = seeds(plan, family + first / to_one, count.div_ceil(to_one), threads, progress);
+        Report { seeds: report.seeds + more.seeds, steps: report.steps + more.steps, failure: more.failure }
+    })
 }
 
 /// What an exhaustive exploration came to.

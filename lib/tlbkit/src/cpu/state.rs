@@ -155,14 +155,11 @@ impl Deferral {
     /// fence was executed.
     pub(crate) fn defer(&self) -> bool {
         const BOTH: u64 = Deferral::USER | Deferral::WORK;
-        // Acquire, both: partner is the Release in `begin`: the CPU uses nothing any more that is to be freed. The
-        // fence before orders the change. Relaxed if it fails: then the CPU is sent a request.
-        match self.0.compare_exchange(Self::USER, BOTH, Ordering::Acquire, Ordering::Relaxed) {
-            Ok(_) => true,
-            // Written again, since what is there was written for another change.
-            Err(BOTH) => self.0.compare_exchange(BOTH, BOTH, Ordering::Acquire, Ordering::Relaxed).is_ok(),
-            Err(_) => false,
-        }
+        // Acquire: partner is the Release in `begin`: the CPU uses nothing any more that is to be freed. The fence
+        // before orders the change. Relaxed if it fails: then the CPU is sent a request.
+        let mark = |before| self.0.compare_exchange(before, BOTH, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        // A mark that is there is written again: it was made for another change.
+        mark(Self::USER) || mark(BOTH)
     }
 
     /// True if the CPU has not entered since it began to defer.

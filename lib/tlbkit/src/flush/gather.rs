@@ -210,7 +210,7 @@ impl<'s, S, F> TlbGather<'s, S, F> {
     /// something else are left alone as ever. Kernels without [`Hardware::flush_by_host`] need not call it.
     #[inline]
     pub const fn interrupt_walkers(&mut self) {
-        self.recorded.needs = self.recorded.needs.with(Needs::WALKERS);
+        self.recorded.needs = self.recorded.needs.with(Needs::ANSWER);
     }
 
     /// Mapped pages of the space: what a range rule of the feature `history` takes for active entries.

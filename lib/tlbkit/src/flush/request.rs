@@ -48,8 +48,9 @@ impl Needs {
     /// under other PCIDs, which INVLPG does not reach.
     pub(crate) const LOCAL: Self = Self(1 << 4);
 
-    /// Code may be walking the page tables with interrupts off: whoever is a responder is interrupted.
-    pub(crate) const WALKERS: Self = Self(1 << 5);
+    /// Whoever is a responder answers by itself, since a flush of its TLB is not enough: it has to leave the space, or
+    /// code on it may be walking the page tables with interrupts off.
+    pub(crate) const ANSWER: Self = Self(1 << 5);
 
     /// What makes responders of CPUs that do not use the space.
     pub(crate) const MORE_RESPONDERS: Self = Self::GLOBAL.with(Self::TRIM).with(Self::EVERYONE);

@@ -29,9 +29,9 @@
 //! | in lazy TLB mode, tables being freed | walks from the root, which stays; every cached path is gone |
 //! | in `bring_up`, online and not yet flushed | flushes again |
 //!
-//! What it must still do for others it does when it goes on, so two kinds of request are never left to the host: one
-//! after which nobody may touch the space ([`Needs::EVERYONE`]), as the root is freed; and one that frees tables which
-//! code may be walking with interrupts off ([`Needs::WALKERS`]). A CPU that is preempted later, with the request in its
+//! Two kinds of request are never left to the host ([`Needs::ANSWER`]), because what the CPU does when it goes on
+//! matters: the end of a space whose top-level table is freed, which a lazy CPU has to leave; and tables that are freed
+//! while code may be walking them with interrupts off. A CPU that is preempted later, with the request in its
 //! initiator's outbox, is waited for: to withdraw the request would race with its answer, of which the host knows
 //! nothing.
 //!
@@ -118,24 +118,22 @@ impl<H: Hardware> Cpu<'_, '_, H> {
 /// True if a request is about kernel addresses alone. One that names none may be about anything, and a table that is
 /// freed is walked in user mode, too.
 fn can_wait_for_entry(request: &Request<'_>) -> bool {
-    request.space == SpaceId::KERNEL
-        && request.needs(Needs::GLOBAL.with(Needs::LOCAL))
-        && !request.needs(Needs::TABLES.with(Needs::EVERYONE))
+    request.space == SpaceId::KERNEL && request.needs(Needs::GLOBAL.with(Needs::LOCAL)) && !request.needs(Needs::TABLES)
 }
 
 fn can_be_left_to(host: HostFlush, request: &Request<'_>) -> bool {
-    let by_itself = Needs::EVERYONE.with(Needs::WALKERS);
     match host {
         HostFlush::None => false,
-        HostFlush::Translations => !request.needs(by_itself.with(Needs::TABLES)),
-        HostFlush::TranslationsAndPaths => !request.needs(by_itself),
+        HostFlush::Translations => !request.needs(Needs::ANSWER.with(Needs::TABLES)),
+        HostFlush::TranslationsAndPaths => !request.needs(Needs::ANSWER),
     }
 }
 
 fn extent_for_host(request: &Request<'_>) -> HostExtent {
     match request.extent {
-        // A range of addresses reaches no path to a table that is freed.
-        Extent::Range { start, pages } if !request.needs(Needs::TABLES) => {
+        // A range of addresses reaches no path to a table that is freed. In a user space it reaches no page either that
+        // another CPU has taken out and not flushed yet, as a responder does that finds itself generations behind.
+        Extent::Range { start, pages } if request.space == SpaceId::KERNEL && !request.needs(Needs::TABLES) => {
             HostExtent::Range { start, pages, bytes: request.step.bytes() }
         }
         _ => HostExtent::Everything,

@@ -70,7 +70,9 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         // A CPU leaves an exact set after it has left the space, and touches the space for that: so every member must
         // have answered.
         let everyone = if self.has_flag(flag::EXACT_SET) { Needs::EVERYONE } else { Needs::NOTHING };
-        let request = Request::everything(Needs::TABLES.with(everyone)).in_space(space);
+        // One that holds it lazily leaves it, as its top-level table is freed.
+        let needs = Needs::TABLES.with(Needs::ANSWER).with(everyone);
+        let request = Request::everything(needs).in_space(space);
         self.shootdown(Translations::OfSpace(space), request, Reason::Destroy);
         Destroyed::Now
     }

@@ -13,6 +13,12 @@ pub(crate) enum Action {
     Drain(usize),
     /// The hardware sets an A bit that a walk has found clear.
     Accessed(usize),
+    /// The host takes a CPU away.
+    Preempt(usize),
+    /// The host runs a CPU again.
+    RunAgain(usize),
+    /// A CPU takes a non-maskable interrupt, whose handler uses the kernel's memory.
+    Nmi(usize),
 }
 
 /// What it takes to choose among them.
@@ -27,8 +33,19 @@ pub(crate) enum Turn {
 impl Action {
     pub(crate) const fn cpu(self) -> usize {
         match self {
-            Self::Step(cpu) | Self::Interrupt(cpu) | Self::OneInterrupt(cpu) | Self::Drain(cpu) => cpu,
+            Self::Step(cpu)
+            | Self::Interrupt(cpu)
+            | Self::OneInterrupt(cpu)
+            | Self::Drain(cpu)
+            | Self::Preempt(cpu)
+            | Self::RunAgain(cpu)
+            | Self::Nmi(cpu) => cpu,
             Self::Accessed(_) => 0,
         }
+    }
+
+    /// True if nothing waits for it. Such actions are the last of those that can happen.
+    pub(crate) const fn comes_unplanned(self) -> bool {
+        matches!(self, Self::Preempt(_) | Self::Nmi(_))
     }
 }

@@ -3,6 +3,7 @@
 use tlbkit::Pcid;
 
 use super::buffer::Buffer;
+use super::guest::Hosted;
 use super::memory::FrameName;
 use super::tlb::Tlb;
 
@@ -11,6 +12,10 @@ use super::tlb::Tlb;
 pub(crate) enum Mode {
     /// A program runs: it may touch any address of its space at any time.
     User,
+    /// The same, and the kernel was told so: no code of it runs before the CPU has caught up.
+    Undisturbed,
+    /// On the way from the kernel to there, or back: it touches only what stays mapped.
+    Between,
     /// The kernel runs.
     Kernel,
     /// Offline, or on the way in or out: it touches only what stays mapped.
@@ -61,6 +66,12 @@ pub(crate) struct Core {
     pub(crate) waits_for: Option<u32>,
     /// Set while its non-maskable interrupt runs: nothing else happens then.
     pub(crate) in_nmi: bool,
+    /// Whether the host runs it.
+    pub(crate) host: Hosted,
+    /// Its kernel defers flushes while its program runs, and non-maskable interrupts come.
+    pub(crate) is_isolated: bool,
+    /// The non-maskable interrupt's handler runs, which no other one interrupts.
+    pub(crate) handles_nmi: bool,
     /// A digest of everything that it has read: what decides its next step.
     pub(crate) history: u64,
     /// That digest when it last began to wait, if it has only looked since.
@@ -83,6 +94,9 @@ impl Core {
             suspended: Vec::new(),
             waits_for: None,
             in_nmi: false,
+            host: Hosted::Running,
+            is_isolated: false,
+            handles_nmi: false,
             history: 0,
             waited: None,
         }
@@ -90,7 +104,12 @@ impl Core {
 
     /// True if its walker may walk.
     pub(crate) fn walks(&self) -> bool {
-        self.mode != Mode::Stopped && self.root.at != 0
+        self.mode != Mode::Stopped && self.root.at != 0 && self.host == Hosted::Running
+    }
+
+    /// True if a program runs.
+    pub(crate) fn runs_a_program(&self) -> bool {
+        matches!(self.mode, Mode::User | Mode::Undisturbed)
     }
 
     /// True if it may touch the kernel's addresses.

@@ -23,6 +23,7 @@ pub(crate) mod bus;
 pub(crate) mod core;
 pub(crate) mod errata;
 pub(crate) mod fiber;
+pub(crate) mod guest;
 pub(crate) mod instructions;
 pub(crate) mod issued;
 pub(crate) mod memory;
@@ -47,10 +48,11 @@ use crate::timeline::{LineKind, Log};
 use action::Action;
 use core::Core;
 use errata::Errata;
+use guest::Host;
 use memory::{FrameName, Memory};
 use observation::Observation;
 use operation::Operation;
-use tlbkit::{Features, Isolation, Late};
+use tlbkit::{Features, Isolation, KernelFlushes, Late};
 use tlbkit_arch::Rights;
 use values::Values;
 use words::Words;
@@ -77,6 +79,11 @@ pub(crate) struct Machine {
     pub(crate) patience_turns: u32,
     /// Pages that a load of a file maps around it.
     pub(crate) fault_around: u64,
+    pub(crate) host: Host,
+    /// Preemptions and non-maskable interrupts so far.
+    unplanned: u32,
+    /// When the kernel's flushes reach a CPU that is not to be disturbed.
+    pub(crate) kernel_flushes: KernelFlushes,
     /// Whether each space has a table for user mode beside the kernel's.
     pub(crate) isolation: Isolation,
     /// The CPU that executes.
@@ -160,6 +167,9 @@ impl Machine {
             late: config.late,
             patience_turns: config.patience_turns,
             fault_around: 1,
+            host: Host::None,
+            unplanned: 0,
+            kernel_flushes: KernelFlushes::AtOnce,
             isolation,
             current: 0,
             granted: None,

@@ -2,7 +2,10 @@
 //! scheduler to decide which CPU goes on.
 
 use tlbkit::sync::{Access, AtomicU64, Word};
-use tlbkit::{AddressSpace, Cpu, CpuId, Cr3, Event, Features, Hardware, Invpcid, IrqsOff, Late, SpaceToken, VirtAddr};
+use tlbkit::{
+    AddressSpace, Cpu, CpuId, Cr3, Entered, Event, Features, Hardware, HostExtent, HostFlush, Invpcid, IrqsOff,
+    KernelFlushes, Late, SpaceToken, VirtAddr,
+};
 
 use super::Machine;
 use super::action::Action;
@@ -45,6 +48,17 @@ impl Port<'_, '_> {
         if is_pending {
             self.world.pause();
         }
+    }
+
+    /// A locked operation on the host's word about CPU `of`, or a call of the host; true if it flushes that CPU.
+    fn ask_host(&self, of: usize, what: HostExtent) -> bool {
+        self.world.point();
+        let mut machine = self.world.machine.borrow_mut();
+        machine.drain();
+        let is_spared = machine.flush_by_host(of, what);
+        machine.learn(u64::from(is_spared));
+        machine.log(self.cpu, || format!("asks the host to flush CPU {of}: {}", if is_spared { "yes" } else { "no" }));
+        is_spared
     }
 
     fn interrupt(&self, to: usize) {
@@ -102,6 +116,19 @@ impl<'k> Hardware for Port<'_, 'k> {
     fn send_ipi_to_others(&self) {
         let cpus = self.world.machine.borrow().cpus.len();
         (0..cpus).filter(|&to| to != self.cpu).for_each(|to| self.interrupt(to));
+    }
+
+    fn host_flush(&self) -> HostFlush {
+        self.world.machine.borrow().host.promise()
+    }
+
+    fn flush_by_host(&self, first: CpuId, cpus: u64, what: HostExtent) -> u64 {
+        let named = (0..u64::BITS as usize).filter(|bit| cpus >> bit & 1 != 0);
+        named.filter(|bit| !self.ask_host(first.0 as usize + bit, what)).fold(0, |bits, bit| bits | 1 << bit)
+    }
+
+    fn kernel_flushes(&self) -> KernelFlushes {
+        self.world.machine.borrow().kernel_flushes
     }
 
     fn relax(&self) {
@@ -222,6 +249,7 @@ impl<'k> World<'k> {
                     return self.machine.borrow_mut().learn(STEP);
                 }
                 Some(_) if self.is_abandoned.get() => return,
+                Some(Action::Nmi(_)) => self.take_nmi(cpu),
                 Some(action) => self.take_interrupts(cpu, action),
                 None => return,
             }
@@ -320,21 +348,72 @@ impl<'k> World<'k> {
             core.irqs = Irqs::Off;
             core.spins_since = core.spins_since.map(|_| u64::MAX);
             core.remember(0x1_0000 + u64::from(action == Action::Interrupt(cpu)));
-            let inside = if core.mode == Mode::User { Mode::Kernel } else { core.mode };
+            let inside = match core.mode {
+                Mode::User => Mode::Kernel,
+                Mode::Undisturbed => Mode::Between,
+                mode => mode,
+            };
             std::mem::replace(&mut core.mode, inside)
         };
         self.with_cpu(cpu, |handle| {
             let irqs = IrqsOff::assume();
-            if mode == Mode::User {
-                handle.enter_kernel(&irqs);
+            match mode {
+                Mode::User => handle.enter_kernel(&irqs),
+                Mode::Undisturbed => self.catch_up(cpu, handle, &irqs),
+                _ => {}
             }
             handle.answer(&irqs);
-            if mode == Mode::User {
-                handle.exit_to_user(&irqs);
+            match mode {
+                Mode::User => handle.exit_to_user(&irqs),
+                Mode::Undisturbed => self.defer(cpu, handle, &irqs),
+                _ => {}
             }
         });
         self.set_mode(cpu, mode);
         self.machine.borrow_mut().cpus[cpu].irqs = Irqs::On;
+    }
+
+    /// The kernel's last steps on the way to a program that is not to be disturbed.
+    pub(crate) fn defer(&self, cpu: usize, handle: Protocol<'_, 'k, '_>, irqs: &IrqsOff) {
+        self.set_mode(cpu, Mode::Between);
+        handle.defer_kernel_flushes(irqs);
+        handle.exit_to_user(irqs);
+    }
+
+    /// Its first steps on the way back.
+    pub(crate) fn catch_up(&self, cpu: usize, handle: Protocol<'_, 'k, '_>, irqs: &IrqsOff) {
+        self.set_mode(cpu, Mode::Between);
+        handle.enter_kernel(irqs);
+        handle.do_deferred_flushes(irqs);
+        self.set_mode(cpu, Mode::Kernel);
+    }
+
+    /// A non-maskable interrupt between any two steps, whose handler uses the kernel's memory.
+    fn take_nmi(&self, cpu: usize) {
+        let (mode, irqs) = {
+            let mut machine = self.machine.borrow_mut();
+            machine.log(cpu, || "takes a non-maskable interrupt".to_owned());
+            machine.unplanned += 1;
+            let core = &mut machine.cpus[cpu];
+            core.act();
+            core.handles_nmi = true;
+            core.spins_since = core.spins_since.map(|_| u64::MAX);
+            core.remember(0x2_0000);
+            (std::mem::replace(&mut core.mode, Mode::Between), std::mem::replace(&mut core.irqs, Irqs::Off))
+        };
+        self.with_cpu(cpu, |handle| {
+            let off = IrqsOff::assume();
+            let entered = handle.do_deferred_flushes(&off);
+            self.set_mode(cpu, Mode::Kernel);
+            self.point();
+            self.set_mode(cpu, Mode::Between);
+            if entered == Entered::Deferring {
+                handle.defer_kernel_flushes(&off);
+            }
+        });
+        self.set_mode(cpu, mode);
+        let core = &mut self.machine.borrow_mut().cpus[cpu];
+        (core.irqs, core.handles_nmi) = (irqs, false);
     }
 
     /// The CPU goes to user mode or comes back; what it may touch from now on is looked at.

@@ -16,7 +16,7 @@ impl Machine {
     /// The digest.
     pub(crate) fn digest(&mut self) -> u64 {
         let mut digest = mix(self.memory.digest(), self.values.digest());
-        digest = mix(digest, u64::from(self.idle_rounds));
+        digest = mix(digest, u64::from(self.idle_rounds) | u64::from(self.unplanned) << 32);
         digest = self.words.iter().fold(digest, |digest, word| mix(digest, read_word(word)));
         digest = self.unaccessed.iter().fold(digest, |digest, at| mix(digest, *at));
         for cpu in 0..self.cpus.len() {
@@ -31,7 +31,12 @@ impl Machine {
             None => 0,
             Some(since) => 1 + u64::from(since == self.changes),
         };
-        let flags = core.mode as u64 | (core.irqs as u64) << 4 | (core.progress as u64) << 8 | spins << 12;
+        let flags = core.mode as u64
+            | (core.irqs as u64) << 4
+            | (core.progress as u64) << 8
+            | spins << 12
+            | (core.host as u64) << 16
+            | u64::from(core.handles_nmi) << 20;
         for value in
             [core.history, flags, core.interrupts, core.root.at | u64::from(core.pcid.0), self.digest_tlb(core)]
         {

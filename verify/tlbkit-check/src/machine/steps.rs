@@ -4,6 +4,7 @@ use super::Machine;
 use super::action::{Action, Turn};
 use super::buffer::Place;
 use super::core::{Irqs, Mode, Progress};
+use super::guest::Hosted;
 use super::observation::Observation;
 
 /// Rounds of looking again that found no change, after which no CPU will ever move.
@@ -35,6 +36,8 @@ impl Machine {
                     });
                 }
                 Action::Accessed(index) => self.set_accessed(index),
+                Action::Preempt(cpu) => self.preempt(cpu),
+                Action::RunAgain(cpu) => self.run_again(cpu),
                 action => break Some(action),
             }
         };
@@ -68,7 +71,8 @@ impl Machine {
         actions.clear();
         let can_step = |cpu: usize| {
             let core = &self.cpus[cpu];
-            core.progress != Progress::Ended && core.spins_since != Some(self.changes)
+            let is_running = core.host == Hosted::Running;
+            is_running && core.progress != Progress::Ended && core.spins_since != Some(self.changes)
         };
         let turn = if can_step(self.current) { Turn::GoesOn } else { Turn::Blocked };
         if turn == Turn::GoesOn {
@@ -77,6 +81,10 @@ impl Machine {
         let others = (0..self.cpus.len()).filter(|&cpu| cpu != self.current);
         actions.extend(others.filter(|&cpu| can_step(cpu)).map(Action::Step));
         for (cpu, core) in self.cpus.iter().enumerate() {
+            if core.host != Hosted::Running {
+                actions.push(Action::RunAgain(cpu));
+                continue;
+            }
             let takes = core.irqs == Irqs::On && core.mode != Mode::Stopped && core.progress != Progress::Ended;
             if core.interrupts != 0 && takes {
                 actions.push(Action::Interrupt(cpu));
@@ -89,6 +97,11 @@ impl Machine {
             }
         }
         actions.extend((0..self.unaccessed.len()).map(Action::Accessed));
+        if !actions.is_empty() {
+            // Neither brings anybody on, so both come only where something else could.
+            actions.extend((0..self.cpus.len()).filter(|&cpu| self.can_be_preempted(cpu)).map(Action::Preempt));
+            actions.extend((0..self.cpus.len()).filter(|&cpu| self.takes_nmi(cpu)).map(Action::Nmi));
+        }
         turn
     }
 

@@ -22,7 +22,7 @@ use std::cell::RefCell;
 use tlbkit::Pcid;
 
 use crate::finding::{Finding, Oracle};
-use crate::machine::core::Mode;
+use crate::machine::guest::Hosted;
 use crate::machine::observation::{Exception, Observation};
 use crate::machine::tlb::TlbEntry;
 use crate::machine::{Machine, Monitor};
@@ -74,13 +74,16 @@ impl Monitor for Oracles {
 /// What `cpu` can reach now.
 pub(crate) fn inspect(machine: &Machine, cpu: usize) -> Option<Finding> {
     let core = &machine.cpus[cpu];
+    if core.host != Hosted::Running {
+        return None; // what it can reach is looked at when it runs again
+    }
     if let Some(found) = table::check(machine, cpu) {
         return Some(found);
     }
     let usable = core.tlb.entries.iter().filter(|entry| entry.page.serves(core.pcid));
     for entry in usable {
         let is_kernel = entry.page.start.is_kernel();
-        let is_reachable = if is_kernel { core.runs_kernel_code() } else { core.mode == Mode::User };
+        let is_reachable = if is_kernel { core.runs_kernel_code() } else { core.runs_a_program() };
         if is_reachable && let Some(found) = judge(machine, cpu, entry) {
             return Some(found);
         }

@@ -2,7 +2,7 @@
 
 use super::pages::{GIANTS, PAGES};
 use super::small::shared;
-use super::{Access, Content, FlushedBy, Leaves, Op, Program, Rights, TakenBy};
+use super::{Access, Content, FlushedBy, Host, Leaves, Op, Program, Rights, TakenBy};
 
 /// Reads bytes one by one; zeros follow the last.
 pub(crate) struct Bytes<'b>(std::slice::Iter<'b, u8>);
@@ -39,10 +39,22 @@ impl Program {
         Self::read_of(bytes, later)
     }
 
-    /// A program of a fuzzer, which no seed has: any of the later family, or one with pages of 1 GiB.
+    /// Reads a program of the guests' family: any of the later one, in a guest, on CPUs not to be disturbed, or both.
+    pub(crate) fn read_guest(bytes: &mut Bytes<'_>) -> Self {
+        let host = Host::GUESTS[usize::from(bytes.below(Host::GUESTS.len() as u8))];
+        let (is_guest, isolated) =
+            [(true, 0), (true, 0b1111), (false, 0b1111), (false, 0b1110)][usize::from(bytes.below(4))];
+        let mut program = Self::read_of(bytes, later);
+        program.surround(is_guest.then_some(host), isolated);
+        program
+    }
+
+    /// A program of a fuzzer, which no seed has: any of the later or the guests' family, or one with pages of 1 GiB.
     pub(crate) fn read_any(bytes: &mut Bytes<'_>) -> Self {
-        if bytes.below(4) > 0 {
-            return Self::read_later(bytes);
+        match bytes.below(4) {
+            0 => {}
+            1 => return Self::read_guest(bytes),
+            _ => return Self::read_later(bytes),
         }
         let mut program = Self::read_of(bytes, beside_giants);
         program.setup.push((0, Op::GiantMap));
@@ -187,7 +199,7 @@ mod tests {
         Run, Idle, KernelTables, Map, Touch, Compute, Unmap, Protect, DontNeed, Evict, Withdraw, Settle, Poll, Adopt,
         Forget, FlushHere, PassIds, Fork, Clear, Exit, GiantMap, GiantUnmap, Reenter, TreeEnter, TreeTake,
         TreeProtect, KernelTreeEnter, KernelTreeTake, OwnPage, KernelMap, KernelUnmap, KernelTake, KernelWithdraw,
-        Borrow, Offline, Stop, Die, FaultAround, Ceiling, DeferUserFlush
+        Borrow, Offline, Stop, Die, FaultAround, Ceiling, DeferUserFlush, Host, Isolate
     }
 
     fn drawn(seed: u64) -> Program {
@@ -198,7 +210,7 @@ mod tests {
 
     #[test]
     fn bytes_reach_every_operation() {
-        let reached: BTreeSet<_> = (0..1000).flat_map(|seed| drawn(seed).cpus).flatten().map(kind).collect();
+        let reached: BTreeSet<_> = (0..1000).flat_map(|seed| drawn(seed).ops().collect::<Vec<_>>()).map(kind).collect();
         assert_eq!(reached, KINDS.iter().copied().collect());
     }
 

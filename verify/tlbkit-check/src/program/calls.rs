@@ -234,8 +234,13 @@ impl<'k> World<'k> {
     }
 
     fn enter_user(&self, cpu: usize) {
+        let is_isolated = self.machine.borrow().cpus[cpu].is_isolated;
         self.with_cpu(cpu, |handle| {
             handle.hardware().with_irqs_off(|irqs| {
+                if is_isolated {
+                    self.defer(cpu, handle, irqs);
+                    return self.set_mode(cpu, Mode::Undisturbed);
+                }
                 handle.exit_to_user(irqs);
                 self.set_mode(cpu, Mode::User);
             });
@@ -245,6 +250,9 @@ impl<'k> World<'k> {
     fn leave_user(&self, cpu: usize) {
         self.with_cpu(cpu, |handle| {
             handle.hardware().with_irqs_off(|irqs| {
+                if self.machine.borrow().cpus[cpu].mode == Mode::Undisturbed {
+                    return self.catch_up(cpu, handle, irqs);
+                }
                 self.set_mode(cpu, Mode::Kernel);
                 handle.enter_kernel(irqs);
             });

@@ -18,6 +18,12 @@ impl Program {
     pub fn random_later(seed: u64) -> Self {
         Self::read_later(&mut Bytes::new(&bytes(seed)))
     }
+
+    /// The random program of `seed` in the guests' family.
+    #[must_use]
+    pub fn random_guest(seed: u64) -> Self {
+        Self::read_guest(&mut Bytes::new(&bytes(seed)))
+    }
 }
 
 fn bytes(seed: u64) -> Vec<u8> {

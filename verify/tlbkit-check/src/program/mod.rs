@@ -9,6 +9,7 @@ mod direct;
 pub(crate) mod execute;
 mod generate;
 mod giant;
+mod guest;
 pub(crate) mod kernel;
 mod later;
 pub mod named;
@@ -22,6 +23,7 @@ mod window;
 
 pub(crate) use direct::Tree;
 pub use direct::{FlushedBy, Leaves, TakenBy};
+pub use crate::machine::guest::Host;
 
 /// Which access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -140,6 +142,10 @@ pub enum Op {
     Ceiling(u8),
     /// Flushes user halves by the next CR3 write from now on.
     DeferUserFlush,
+    /// The machine is a guest of such a host, which preempts CPUs from now on: before everything else.
+    Host(Host),
+    /// The CPU is not to be disturbed while its program runs, and takes non-maskable interrupts: before everything else.
+    Isolate,
 }
 
 /// Spaces that one run can have, unless its program names more.
@@ -161,10 +167,24 @@ impl Program {
         self.setup.len() + self.cpus.iter().map(Vec::len).sum::<usize>()
     }
 
+    /// All operations.
+    pub(crate) fn ops(&self) -> impl Iterator<Item = Op> {
+        self.setup.iter().map(|&(_, op)| op).chain(self.cpus.iter().flatten().copied())
+    }
+
+    /// Puts the program on a machine with that `host`, if there is one, and has the CPUs named in `isolated` not
+    /// disturbed.
+    pub(crate) fn surround(&mut self, host: Option<Host>, isolated: u8) {
+        let is_isolated = |cpu: &u8| isolated >> cpu & 1 != 0;
+        let isolates = (0..self.cpus.len() as u8).filter(is_isolated).map(|cpu| (cpu, Op::Isolate));
+        let first = host.map(|host| (0, Op::Host(host))).into_iter().chain(isolates);
+        self.setup = first.chain(std::mem::take(&mut self.setup)).collect();
+    }
+
     /// Spaces that it can have.
     pub(crate) fn spaces(&self) -> usize {
-        let ops = self.setup.iter().map(|(_, op)| op).chain(self.cpus.iter().flatten());
-        let named = ops.map(|op| if let Op::Run(space) | Op::Borrow(space) = op { usize::from(*space) + 1 } else { 0 });
+        let named =
+            self.ops().map(|op| if let Op::Run(space) | Op::Borrow(space) = op { usize::from(space) + 1 } else { 0 });
         named.max().unwrap_or(0).max(SPACES)
     }
 

@@ -2,7 +2,7 @@
 
 pub use super::small::Named;
 use super::small::{named, shared};
-use super::{Access, Content, Op, Program, Rights, later, small};
+use super::{Access, Content, Op, Program, Rights, guest, later, small};
 use Access::{Read, Write};
 
 impl Named {
@@ -15,12 +15,15 @@ impl Named {
 
 /// All that have a name: those for random schedules, then those small enough for every schedule.
 pub fn all() -> impl Iterator<Item = &'static Named> {
-    ALL.iter().chain(LATER).chain(SMALL)
+    ALL.iter().chain(LATER).chain(GUEST).chain(SMALL)
 }
 
 /// The named programs that seeds of the later family run in turn. They are a list of their own, so that each seed of
 /// the first family keeps its program.
 pub const LATER: &[Named] = later::ALL;
+
+/// Those that seeds of the guests' family run in turn.
+pub const GUEST: &[Named] = guest::ALL;
 
 /// More of them, small enough for all schedules.
 pub const SMALL: &[Named] = small::ALL;

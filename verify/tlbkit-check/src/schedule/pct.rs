@@ -10,6 +10,8 @@ use tlbkit_arch::SplitMix64;
 
 /// Steps of an average run.
 const LENGTH: u64 = 400;
+/// In one of so many steps a guest's CPU is preempted, or takes a non-maskable interrupt, if it can.
+const UNPLANNED: u64 = 32;
 /// Kinds of agents a CPU has: itself, interrupts, store buffer.
 const KINDS: usize = 3;
 
@@ -36,22 +38,30 @@ impl Pct {
 
     fn agent(action: Action) -> usize {
         let kind = match action {
-            Action::Step(_) | Action::Accessed(_) => 0,
+            Action::Step(_) | Action::Accessed(_) | Action::RunAgain(_) => 0,
             Action::Interrupt(_) | Action::OneInterrupt(_) => 1,
             Action::Drain(_) => 2,
+            Action::Preempt(_) | Action::Nmi(_) => unreachable!("they have no priority"),
         };
         action.cpu() * KINDS + kind
     }
 
     fn highest(&self, actions: &[Action]) -> usize {
         let priority = |&index: &usize| self.priorities[Self::agent(actions[index])];
-        (0..actions.len()).max_by_key(priority).expect("at least one action")
+        let planned = (0..actions.len()).filter(|&index| !actions[index].comes_unplanned());
+        planned.max_by_key(priority).expect("at least one action")
     }
 }
 
 impl Chooser for Pct {
     fn choose(&mut self, actions: &[Action], _turn: Turn, _state: u64) -> usize {
         self.step += 1;
+        let unplanned = actions.iter().position(|action| action.comes_unplanned());
+        if let Some(first) = unplanned
+            && self.random.below(UNPLANNED) == 0
+        {
+            return first + self.random.below((actions.len() - first) as u64) as usize;
+        }
         let index = self.highest(actions);
         if !self.changes.contains(&self.step) {
             return index;

@@ -41,6 +41,8 @@ impl RandomChoice {
             Action::Step(_) | Action::Accessed(_) => self.weights.switch,
             Action::Interrupt(_) | Action::OneInterrupt(_) => self.weights.interrupt,
             Action::Drain(_) => self.weights.drain,
+            Action::Preempt(_) | Action::Nmi(_) => 1,
+            Action::RunAgain(_) => 2,
         }
     }
 }
