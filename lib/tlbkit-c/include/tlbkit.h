@@ -168,6 +168,11 @@ enum tlbkit_event {
     TLBKIT_EVENT_WRONG_SPACE = 9,
     // A request made this CPU leave a space that it held in lazy TLB mode. `value` is the space's address.
     TLBKIT_EVENT_LAZY_LEFT = 10,
+    // CPUs that get no IPI for this flush. `value` is how many of them flush when they enter the kernel, and from bit 32
+    // on how many their host flushes.
+    TLBKIT_EVENT_SPARED = 11,
+    // This CPU has done the flushes that were deferred until it entered the kernel.
+    TLBKIT_EVENT_CAUGHT_UP = 12,
 };
 
 // Why translations were taken away: for counting, never for deciding (Linux: `tlb_flush_reason`).
@@ -321,6 +326,21 @@ struct tlbkit_hardware_ops {
     // After how many calls of `late` in one wait `unanswered` is called. 0 for the default: 1,024,
     // which makes about a second. A guest whose host may take a CPU away for longer needs more.
     uint32_t patience_rounds;
+    // Has the host of this guest flush CPUs without an IPI. Bit 0 of `cpus` is CPU `first`. `pages` pages from `start`
+    // on, each `bytes` beyond the one before; everything if `pages` is 0; under every PCID, and global translations
+    // too. Returns the CPUs that the host does not flush, which then get an IPI. A CPU that is not returned executes
+    // nothing with what it has cached before: it has been flushed, or the host flushes it before it runs it again. The
+    // mark for that is made by a locked operation that fails if the host runs the CPU, even if the mark is there
+    // already. Interrupts on or off. Only called by an archive with the feature `guest`, and only if `host_flush` is
+    // not 0.
+    uint64_t (*flush_by_host)(uint32_t cpu,
+                              uint32_t first,
+                              uint64_t cpus,
+                              uint64_t start,
+                              uint32_t pages,
+                              uint64_t bytes);
+    // An `enum tlbkit_host_flush`: what that host flushes. 0 on a machine that is no guest.
+    uint32_t host_flush;
 };
 
 // The state of one CPU. A kernel has one per possible CPU, and never frees it.
@@ -486,6 +506,21 @@ TLBKIT_MUST_USE enum tlbkit_status tlbkit_enter_kernel(const struct tlbkit_machi
 // Loads the user half on exit to user mode, under page-table isolation; otherwise does nothing. Interrupts off.
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_exit_to_user(const struct tlbkit_machine *machine, uint32_t cpu);
 
+#if defined(TLBKIT_ISOLATED)
+// On the way to user mode, on a CPU that is not to be disturbed: from here on flushes of kernel addresses do not
+// interrupt it, and are done by `tlbkit_do_deferred_flushes`. Until that returns the kernel touches only addresses that
+// are never unmapped. Every way back calls it. Interrupts off. Only in an archive with the feature `isolated`.
+TLBKIT_MUST_USE enum tlbkit_status tlbkit_defer_kernel_flushes(const struct tlbkit_machine *machine, uint32_t cpu);
+#endif
+
+#if defined(TLBKIT_ISOLATED)
+// On the way into the kernel: does the flushes that were deferred, by one flush of everything, before anything is
+// touched that may be unmapped. From user mode always; from the kernel in NMIs, machine checks, debug exceptions and
+// faults of IRET. True if the CPU was deferring: such a handler then calls `tlbkit_defer_kernel_flushes` on its way
+// out. False on misuse. Interrupts off. Only in an archive with the feature `isolated`.
+TLBKIT_MUST_USE bool tlbkit_do_deferred_flushes(const struct tlbkit_machine *machine, uint32_t cpu);
+#endif
+
 // Carries out the flush requests of other CPUs. Called by the handler of the shootdown IPI, and by every loop that
 // waits for another CPU with interrupts off. Interrupts off. A spurious call is harmless, also on a CPU that is
 // offline.
@@ -637,6 +672,10 @@ TLBKIT_MUST_USE enum tlbkit_status tlbkit_gather_hold(struct tlbkit_gather *gath
 // Says that a page-table page will be freed that this gather does not hold, so that the flush also interrupts CPUs in
 // lazy TLB mode.
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_gather_tables_freed(struct tlbkit_gather *gather);
+
+// Code may be walking what was recorded without a lock, counting on interrupts that are off: each CPU that may use the
+// space gets an IPI, and none is left to its host. Only needed by a kernel with `flush_by_host`.
+TLBKIT_MUST_USE enum tlbkit_status tlbkit_gather_interrupt_walkers(struct tlbkit_gather *gather);
 
 // Turns the flush into a full one, whatever was recorded.
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_gather_everything(struct tlbkit_gather *gather);

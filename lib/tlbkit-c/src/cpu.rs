@@ -103,6 +103,28 @@ pub unsafe extern "C" fn tlbkit_exit_to_user(machine: *const MachineStorage, cpu
     unsafe { with_irqs_off(machine, cpu, |cpu, irqs| cpu.exit_to_user(irqs)) }
 }
 
+/// On the way to user mode, on a CPU that is not to be disturbed: from here on flushes of kernel addresses do not
+/// interrupt it, and are done by `tlbkit_do_deferred_flushes`. Until that returns the kernel touches only addresses that
+/// are never unmapped. Every way back calls it. Interrupts off. Only in an archive with the feature `isolated`.
+#[cfg(feature = "isolated")]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tlbkit_defer_kernel_flushes(machine: *const MachineStorage, cpu: u32) -> Status {
+    // SAFETY: the crate's contract.
+    unsafe { with_irqs_off(machine, cpu, |cpu, irqs| cpu.defer_kernel_flushes(irqs)) }
+}
+
+/// On the way into the kernel: does the flushes that were deferred, by one flush of everything, before anything is
+/// touched that may be unmapped. From user mode always; from the kernel in NMIs, machine checks, debug exceptions and
+/// faults of IRET. True if the CPU was deferring: such a handler then calls `tlbkit_defer_kernel_flushes` on its way
+/// out. False on misuse. Interrupts off. Only in an archive with the feature `isolated`.
+#[cfg(feature = "isolated")]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tlbkit_do_deferred_flushes(machine: *const MachineStorage, cpu: u32) -> bool {
+    // SAFETY: the crate's contract.
+    let percpu = unsafe { enter(machine, cpu, Need::IrqsOff) };
+    percpu.is_ok_and(|percpu| percpu.cpu().do_deferred_flushes(&IrqsOff::assume()) == tlbkit::Entered::Deferring)
+}
+
 /// Carries out the flush requests of other CPUs. Called by the handler of the shootdown IPI, and by every loop that
 /// waits for another CPU with interrupts off. Interrupts off. A spurious call is harmless, also on a CPU that is
 /// offline.

@@ -297,6 +297,17 @@ pub unsafe extern "C" fn tlbkit_gather_tables_freed(gather: *mut GatherStorage) 
     })
 }
 
+/// Code may be walking what was recorded without a lock, counting on interrupts that are off: each CPU that may use the
+/// space gets an IPI, and none is left to its host. Only needed by a kernel with `flush_by_host`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tlbkit_gather_interrupt_walkers(gather: *mut GatherStorage) -> Status {
+    status_of(|| {
+        // SAFETY: the crate's contract.
+        unsafe { open(gather) }?.inner.interrupt_walkers();
+        Ok(())
+    })
+}
+
 /// Turns the flush into a full one, whatever was recorded.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_gather_everything(gather: *mut GatherStorage) -> Status {

@@ -2,9 +2,13 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
+#[cfg(feature = "isolated")]
+use tlbkit::KernelFlushes;
 use tlbkit::{
     AddressSpace, CpuId, Cr3, Event, Features, Hardware, Invpcid, IrqsOff, Late, Missing, SpaceToken, VirtAddr,
 };
+#[cfg(feature = "guest")]
+use tlbkit::{HostExtent, HostFlush};
 
 use crate::hot::Hot;
 use crate::ops::{HardwareOps, LateChoice, TLBKIT_FEATURE_INVPCID, TLBKIT_FEATURE_PCID};
@@ -28,6 +32,37 @@ pub(crate) struct Ops {
     pub(crate) event: Option<unsafe extern "C" fn(u32, u32, u64)>,
     pub(crate) patience_turns: u32,
     pub(crate) patience_rounds: u32,
+    #[cfg(feature = "guest")]
+    pub(crate) host: Host,
+}
+
+/// What the host flushes, and the kernel's function for it.
+#[cfg(feature = "guest")]
+pub(crate) struct Host {
+    promise: HostFlush,
+    flush: unsafe extern "C" fn(u32, u32, u64, u64, u32, u64) -> u64,
+}
+
+#[cfg(feature = "guest")]
+impl Host {
+    fn new(table: &HardwareOps) -> Result<Self, Status> {
+        let promise = match table.host_flush {
+            0 => HostFlush::None,
+            1 => HostFlush::Translations,
+            2 => HostFlush::TranslationsAndPaths,
+            _ => return Err(Status::BadValue),
+        };
+        match table.flush_by_host {
+            Some(flush) => Ok(Self { promise, flush }),
+            None if promise == HostFlush::None => Ok(Self { promise, flush: flush_nothing }),
+            None => Err(Status::NoFunction),
+        }
+    }
+}
+
+#[cfg(feature = "guest")]
+const extern "C" fn flush_nothing(_cpu: u32, _first: u32, cpus: u64, _start: u64, _pages: u32, _bytes: u64) -> u64 {
+    cpus
 }
 
 impl Ops {
@@ -49,6 +84,8 @@ impl Ops {
             event: table.event,
             patience_turns: or_default(table.patience_turns, 1 << 14),
             patience_rounds: or_default(table.patience_rounds, 1 << 10),
+            #[cfg(feature = "guest")]
+            host: Host::new(table)?,
         })
     }
 }
@@ -155,6 +192,27 @@ impl Hardware for KernelHardware {
     #[inline(always)]
     fn send_ipi_to_others(&self) {
         self.ops.hot.send_ipi_to_others(self.cpu);
+    }
+
+    #[cfg(feature = "guest")]
+    fn host_flush(&self) -> HostFlush {
+        self.ops.host.promise
+    }
+
+    #[cfg(feature = "guest")]
+    fn flush_by_host(&self, first: CpuId, cpus: u64, what: HostExtent) -> u64 {
+        let (start, pages, bytes) = match what {
+            HostExtent::Everything => (0, 0, 0),
+            HostExtent::Range { start, pages, bytes } => (start.0, pages, bytes),
+        };
+        // SAFETY: as above.
+        unsafe { (self.ops.host.flush)(self.cpu, first.0, cpus, start, pages, bytes) }
+    }
+
+    #[cfg(feature = "isolated")]
+    #[inline(always)]
+    fn kernel_flushes(&self) -> KernelFlushes {
+        KernelFlushes::AtEntry
     }
 
     fn relax(&self) {
@@ -266,6 +324,10 @@ fn event_for_c(event: Event) -> Option<(crate::ops::EventKind, u64)> {
         Event::AlreadyCurrent => (crate::ops::EventKind::AlreadyCurrent, 0),
         Event::WrongSpace => (crate::ops::EventKind::WrongSpace, 0),
         Event::LazyLeft(space) => (crate::ops::EventKind::LazyLeft, space.0),
+        Event::Spared { until_entry, by_host } => {
+            (crate::ops::EventKind::Spared, u64::from(until_entry) | u64::from(by_host) << 32)
+        }
+        Event::CaughtUp => (crate::ops::EventKind::CaughtUp, 0),
         _ => return None,
     })
 }

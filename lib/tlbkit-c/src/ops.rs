@@ -21,6 +21,18 @@ pub enum TrustKind {
     Never = 2,
 }
 
+/// What the host of a guest flushes without an IPI: `host_flush` of the table.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HostFlushKind {
+    /// Nothing.
+    None = 0,
+    /// Translations; not the paths to page tables that a CPU has cached.
+    Translations = 1,
+    /// Both.
+    TranslationsAndPaths = 2,
+}
+
 /// What to do about a CPU that is late in answering: returned by `late` of the table.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,6 +69,11 @@ pub enum EventKind {
     WrongSpace = 9,
     /// A request made this CPU leave a space that it held in lazy TLB mode. `value` is the space's address.
     LazyLeft = 10,
+    /// CPUs that get no IPI for this flush. `value` is how many of them flush when they enter the kernel, and from bit 32
+    /// on how many their host flushes.
+    Spared = 11,
+    /// This CPU has done the flushes that were deferred until it entered the kernel.
+    CaughtUp = 12,
 }
 
 /// The hardware interface. Each function is called on the CPU that is passed as `cpu`, and its effect must be complete
@@ -117,4 +134,15 @@ pub struct HardwareOps {
     /// After how many calls of `late` in one wait `unanswered` is called. 0 for the default: 1,024,
     /// which makes about a second. A guest whose host may take a CPU away for longer needs more.
     pub patience_rounds: u32,
+    /// Has the host of this guest flush CPUs without an IPI. Bit 0 of `cpus` is CPU `first`. `pages` pages from `start`
+    /// on, each `bytes` beyond the one before; everything if `pages` is 0; under every PCID, and global translations
+    /// too. Returns the CPUs that the host does not flush, which then get an IPI. A CPU that is not returned executes
+    /// nothing with what it has cached before: it has been flushed, or the host flushes it before it runs it again. The
+    /// mark for that is made by a locked operation that fails if the host runs the CPU, even if the mark is there
+    /// already. Interrupts on or off. Only called by an archive with the feature `guest`, and only if `host_flush` is
+    /// not 0.
+    pub flush_by_host:
+        Option<unsafe extern "C" fn(cpu: u32, first: u32, cpus: u64, start: u64, pages: u32, bytes: u64) -> u64>,
+    /// An `enum tlbkit_host_flush`: what that host flushes. 0 on a machine that is no guest.
+    pub host_flush: u32,
 }

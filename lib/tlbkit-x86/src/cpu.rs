@@ -2,7 +2,8 @@
 
 use tlbkit::sync::AtomicU64;
 use tlbkit::{
-    AddressSpace, CpuId, Cr3, Event, Features, Hardware, Invpcid, IrqsOff, Late, Missing, Pcid, SpaceToken, VirtAddr,
+    AddressSpace, CpuId, Cr3, Event, Features, Hardware, HostExtent, HostFlush, Invpcid, IrqsOff, KernelFlushes, Late,
+    Missing, Pcid, SpaceToken, VirtAddr,
 };
 
 use crate::apic::{Apic, Destination};
@@ -50,6 +51,25 @@ pub trait Kernel {
     #[inline(always)]
     fn event(&self, event: Event) {
         let _ = event;
+    }
+
+    /// As [`Hardware::host_flush`].
+    #[inline(always)]
+    fn host_flush(&self) -> HostFlush {
+        HostFlush::None
+    }
+
+    /// As [`Hardware::flush_by_host`].
+    #[inline(always)]
+    fn flush_by_host(&self, first: CpuId, cpus: u64, what: HostExtent) -> u64 {
+        let _ = (first, what);
+        cpus
+    }
+
+    /// As [`Hardware::kernel_flushes`].
+    #[inline(always)]
+    fn kernel_flushes(&self) -> KernelFlushes {
+        KernelFlushes::AtOnce
     }
 
     /// As [`Hardware::glances`]. The default is a few microseconds of PAUSE, as long as an IPI and its
@@ -228,6 +248,21 @@ impl<K: Kernel> Hardware for X86Cpu<'_, K> {
             // SAFETY: as above.
             unsafe { self.apic.send(Destination::AllButSelf, self.flush_vector) }
         }
+    }
+
+    #[inline(always)]
+    fn host_flush(&self) -> HostFlush {
+        self.kernel.host_flush()
+    }
+
+    #[inline(always)]
+    fn flush_by_host(&self, first: CpuId, cpus: u64, what: HostExtent) -> u64 {
+        self.kernel.flush_by_host(first, cpus, what)
+    }
+
+    #[inline(always)]
+    fn kernel_flushes(&self) -> KernelFlushes {
+        self.kernel.kernel_flushes()
     }
 
     #[inline(always)]

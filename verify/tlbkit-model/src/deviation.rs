@@ -100,6 +100,12 @@ deviations! {
     NamedAfterItsLock in "a batch" breaks USE;
     /// A batch reads the set before it advances the generation.
     UnitesTooEarly in "a batch, joined" breaks USE;
+    /// The host's word is looked at, and the mark is made later.
+    MarksWhatRuns in "a guest" breaks USE;
+    /// A flush that frees tables is left to a host that keeps the paths to them.
+    TablesLeftToHost in "a guest, paths kept" breaks WALK;
+    /// The end of a space is left to the host, and a lazy CPU keeps the root.
+    EndLeftToHost in "a guest, end" breaks DEAD;
     /// A batch does not interrupt a CPU in the middle of a switch.
     BatchSkipsSwitching in "a batch, two spaces" breaks NOBODY_MISSED;
 }

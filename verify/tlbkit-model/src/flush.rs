@@ -1,13 +1,13 @@
 //! A CPU revokes translations: which CPUs it interrupts, and how it waits: `lib/tlbkit/src/flush/shootdown.rs`
 //! and `wait.rs`.
 
-use tlbkit::{CpuSetUpkeep, Lazy, LocalFlush};
+use tlbkit::{CpuSetUpkeep, HostFlush, Lazy, LocalFlush};
 
 use crate::deviation::Deviation;
 use crate::protocol::Protocol;
 use crate::state::{
-    Change, CpuNumber, FIRST, Fault, Generation, ITEMS, Mailbox, NEVER, Presence, Request, SECOND, SpaceNumber, State,
-    Store, Then,
+    Change, CpuNumber, FIRST, Fault, Generation, Hosted, ITEMS, Mailbox, NEVER, Presence, Request, SECOND, SpaceNumber,
+    State, Store, TABLE, Then, TlbEntry,
 };
 use crate::step::Step;
 
@@ -147,9 +147,69 @@ impl Protocol {
         if unread != 0 {
             return this.then(&[Step::ReadPresence { request, unread, chosen, mailbox }]);
         }
-        if chosen != 0 {
+        if chosen != 0 && self.can_be_left_to_host(&request) {
+            this.then(&[Step::AskHost { request, unasked: chosen, chosen, mailbox }]);
+        } else if chosen != 0 {
             self.post(state, cpu, request, chosen, mailbox);
         }
+    }
+
+    fn can_be_left_to_host(&self, request: &Request) -> bool {
+        match (self.world.host, request.change) {
+            (HostFlush::None, _) => false,
+            (_, Change::Destroy) => self.deviates(Deviation::EndLeftToHost),
+            (HostFlush::Translations, Change::Table) => self.deviates(Deviation::TablesLeftToHost),
+            _ => true,
+        }
+    }
+
+    pub(crate) fn ask_host(
+        &self,
+        state: &mut State,
+        cpu: CpuNumber,
+        request: Request,
+        unasked: u8,
+        mut chosen: u8,
+        mailbox: Mailbox,
+    ) {
+        let target = unasked.trailing_zeros() as CpuNumber;
+        let is_late = self.deviates(Deviation::MarksWhatRuns);
+        if state.cpus[target].host != Hosted::Running {
+            chosen &= !(1 << target);
+            if !is_late {
+                Self::mark_late(state, target);
+            }
+        }
+        let unasked = unasked & (unasked - 1);
+        if unasked != 0 {
+            state.cpus[cpu].then(&[Step::AskHost { request, unasked, chosen, mailbox }]);
+        } else if chosen != 0 {
+            self.post(state, cpu, request, chosen, mailbox);
+        }
+        if is_late && chosen & 1 << target == 0 {
+            state.cpus[cpu].then(&[Step::MarkLate(target)]);
+        }
+    }
+
+    pub(crate) fn mark_late(state: &mut State, target: CpuNumber) {
+        let target = &mut state.cpus[target];
+        target.is_spared = true;
+        if target.host == Hosted::Preempted {
+            target.host = Hosted::Marked;
+        }
+    }
+
+    /// The host takes the word, and flushes what it was told to.
+    pub(crate) fn run_again(&self, state: &mut State, cpu: CpuNumber) {
+        let this = &mut state.cpus[cpu];
+        if std::mem::replace(&mut this.host, Hosted::Running) == Hosted::Marked {
+            for item in this.entries.iter_mut().flatten().flat_map(|pcid| pcid.iter_mut().enumerate()) {
+                if item.0 != TABLE || self.world.host == HostFlush::TranslationsAndPaths {
+                    *item.1 = TlbEntry::default();
+                }
+            }
+        }
+        state.fill(cpu);
     }
 
     /// Writes a mailbox that is free, then its outbox; the hints come next.

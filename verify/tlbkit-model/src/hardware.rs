@@ -4,7 +4,9 @@
 //! lets it read everything at once, as early as it can, because that is the worst case: whatever it may hold later
 //! was then read later, and is at most newer.
 
-use crate::state::{Cpu, CpuNumber, FIRST, Half, ITEMS, Mailbox, Root, SpaceNumber, State, Store, TABLE, TlbEntry};
+use crate::state::{
+    Cpu, CpuNumber, FIRST, Half, Hosted, ITEMS, Mailbox, Root, SpaceNumber, State, Store, TABLE, TlbEntry,
+};
 use crate::step::Step;
 
 impl Cpu {
@@ -79,6 +81,15 @@ impl State {
     pub(crate) fn load_keeping(&mut self, cpu: CpuNumber, root: Root) {
         self.cpus[cpu].root = root;
         self.fill(cpu);
+    }
+
+    /// The host takes the CPU away; its stores reach memory.
+    pub(crate) fn preempt(&mut self, cpu: CpuNumber) {
+        while !self.cpus[cpu].buffer.is_empty() {
+            self.drain(cpu);
+        }
+        self.cpus[cpu].host = Hosted::Preempted;
+        self.budget.preemptions -= 1;
     }
 
     /// Hardware reads what the loaded PCID does not hold.

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use tlbkit_model::entry::{self, Mistake, Taken};
 use tlbkit_model::{Deviation, Explored, explore, world};
 
 fn main() -> ExitCode {
@@ -9,6 +10,7 @@ fn main() -> ExitCode {
     let worlds = world::small().into_iter().chain(world::large());
     let is_sound = worlds.map(|world| print_sound(world.name, &explore(world, None))).fold(true, |all, one| all & one);
     println!("\n{:<24} {:>11} {:>6} {:>8}  caught by", "mistake", "unique", "depth", "seconds");
+    let is_sound = print_entries() & is_sound;
     let is_sharp = Deviation::ALL.iter().copied().map(print_caught).fold(true, |all, one| all & one);
     if is_sound && is_sharp { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
@@ -21,6 +23,24 @@ fn print_sound(name: &str, found: &Explored) -> bool {
         println!("    {property}: {way:?}");
     }
     broken.is_empty()
+}
+
+/// The handshake of entries into the kernel, with pages, with a table, and with each mistake.
+fn print_entries() -> bool {
+    let kinds = [[Taken::Page, Taken::Page], [Taken::Page, Taken::Table]];
+    let is_right = |(taken, mistake): ([Taken; 2], Option<Mistake>)| {
+        let found = entry::explore(taken, mistake);
+        let verdict = if found.broken.is_empty() { "all hold".to_owned() } else { found.broken.join(", ") };
+        println!(
+            "{:<24} {:>11}  {verdict}",
+            mistake.map_or("entry".to_owned(), |one| format!("{one:?}")),
+            found.unique_states
+        );
+        found.broken.is_empty() == mistake.is_none()
+    };
+    let sound = kinds.map(|taken| (taken, None));
+    let broken = Mistake::ALL.map(|mistake| (kinds[usize::from(mistake == Mistake::DefersTables)], Some(mistake)));
+    sound.into_iter().chain(broken).map(is_right).fold(true, |all, one| all & one)
 }
 
 fn print_caught(deviation: Deviation) -> bool {

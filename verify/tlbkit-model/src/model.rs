@@ -6,7 +6,7 @@ use crate::kernel::Task;
 use crate::properties;
 use crate::protocol::Protocol;
 use crate::state::{
-    Batch, Budget, Cpu, CpuNumber, Half, Id, Presence, Root, SPACES, Space, SpaceNumber, State, Store, Then,
+    Batch, Budget, Cpu, CpuNumber, Half, Hosted, Id, Presence, Root, SPACES, Space, SpaceNumber, State, Store, Then,
 };
 use crate::step::Step;
 use crate::world::World;
@@ -24,10 +24,16 @@ pub enum Action {
     Interrupt(CpuNumber),
     /// The CPU returns to its program.
     ExitToUser(CpuNumber),
+    /// The host takes the CPU away.
+    Preempt(CpuNumber),
+    /// The host runs it again.
+    RunAgain(CpuNumber),
 }
 
 fn fresh_cpu() -> Cpu {
     Cpu {
+        host: Hosted::Running,
+        is_spared: false,
         presence: Presence::Kernel,
         inbox: 0,
         outboxes: Default::default(),
@@ -79,6 +85,10 @@ impl Protocol {
             Step::ReadPresence { request, unread, chosen, mailbox } => {
                 self.read_presence(state, cpu, request, unread, chosen, mailbox);
             }
+            Step::AskHost { request, unasked, chosen, mailbox } => {
+                self.ask_host(state, cpu, request, unasked, chosen, mailbox);
+            }
+            Step::MarkLate(target) => Self::mark_late(state, target),
             Step::Hint(chosen) => Self::hint(state, cpu, chosen),
             Step::Wait(mailbox) => self.wait(state, cpu, mailbox),
             Step::Return(request) => Self::finish_flush(state, request),
@@ -181,6 +191,13 @@ impl Model for Protocol {
         }
         let mut budget = state.budget;
         for (cpu, this) in state.cpus.iter().enumerate() {
+            if this.host != Hosted::Running {
+                actions.push(Action::RunAgain(cpu));
+                continue;
+            }
+            if budget.preemptions != 0 {
+                actions.push(Action::Preempt(cpu));
+            }
             if this.steps.is_empty() {
                 let tasks = Task::all().filter(|task| *task.budget(&mut budget) != 0);
                 let tasks = tasks.filter(|task| self.may_begin(state, cpu, *task));
@@ -209,6 +226,8 @@ impl Model for Protocol {
             Action::Drain(cpu) => state.drain(cpu),
             Action::Interrupt(cpu) => self.interrupt(&mut state, cpu),
             Action::ExitToUser(cpu) => Self::exit_to_user(&mut state, cpu),
+            Action::Preempt(cpu) => state.preempt(cpu),
+            Action::RunAgain(cpu) => self.run_again(&mut state, cpu),
         }
         Some(state)
     }

@@ -9,7 +9,8 @@ use crate::rules::{
     DEAD, GENERATIONS, HANDLER, KEPT, LAZY_LEFT_ALONE, NOBODY_MISSED, NOT_THE_NEXT, PCIDS, PROMISE, SERVED, USE, WALK,
 };
 use crate::state::{
-    AsidEntry, Cpu, CpuNumber, Fault, Half, OTHER_PAGE, PAGE, Pending, Presence, RING, Space, State, TABLE, TlbEntry,
+    AsidEntry, Cpu, CpuNumber, Fault, Half, Hosted, OTHER_PAGE, PAGE, Pending, Presence, RING, Space, State, TABLE,
+    TlbEntry,
 };
 use crate::step::Step;
 
@@ -41,6 +42,9 @@ pub fn all() -> Vec<Property<Protocol>> {
 /// INV-2: a CPU that has looked at the generation, and goes on with the space, knows of every flush that has returned.
 fn is_up_to_date(state: &State, cpu: &Cpu) -> bool {
     let is_bound = |step: &Step| matches!(step, Step::MarkRunning(_));
+    if cpu.is_spared {
+        return true; // its host has done what its ASIDs do not know of
+    }
     if let Some(Step::LoadRoot(to)) = cpu.steps.last() {
         return cpu.newest >= state.spaces[*to].completed;
     }
@@ -79,7 +83,7 @@ fn loaded<'s>(state: &'s State, cpu: &Cpu) -> Option<&'s Space> {
 
 /// INV-6: a program that can run at this moment finds nothing whose flush has returned.
 fn uses_nothing_old(state: &State, cpu: &Cpu) -> bool {
-    let is_running = cpu.steps.is_empty() && cpu.task.is_some();
+    let is_running = cpu.steps.is_empty() && cpu.task.is_some() && cpu.host == Hosted::Running;
     let Some(space) = loaded(state, cpu).filter(|_| is_running) else { return true };
     [PAGE, OTHER_PAGE].iter().all(|&item| is_usable(cpu.reachable()[item], space, item))
 }
@@ -89,13 +93,17 @@ fn handler_uses_nothing_old(state: &State, cpu: &Cpu) -> bool {
     let Some(space) = loaded(state, cpu).filter(|space| cpu.own_presence == Presence::Running(space.id)) else {
         return true;
     };
+    if cpu.host != Hosted::Running {
+        return true;
+    }
     let cached = cpu.cached(Half::Kernel, cpu.root.pcid);
     [PAGE, OTHER_PAGE].iter().all(|&item| is_usable(cached[item], space, item))
 }
 
 /// INV-6: hardware, which may walk at any time whatever root is loaded, finds no way to a table that is freed.
 fn walks_nothing_freed(state: &State, cpu: &Cpu) -> bool {
-    loaded(state, cpu).is_none_or(|space| is_usable(cpu.reachable()[TABLE], space, TABLE))
+    cpu.host != Hosted::Running
+        || loaded(state, cpu).is_none_or(|space| is_usable(cpu.reachable()[TABLE], space, TABLE))
 }
 
 fn is_usable(entry: TlbEntry, space: &Space, item: usize) -> bool {
@@ -131,7 +139,8 @@ fn has_its_own_pcid(cpu: &Cpu) -> bool {
 
 /// INV-1: no root of a space that has ended is loaded, and nobody writes to one.
 fn touches_no_dead(_: &Protocol, state: &State) -> bool {
-    let is_alive = |cpu: &Cpu| cpu.root.id == 0 || state.spaces[cpu.root.space].id == cpu.root.id;
+    let is_alive =
+        |cpu: &Cpu| cpu.root.id == 0 || cpu.host != Hosted::Running || state.spaces[cpu.root.space].id == cpu.root.id;
     state.fault != Some(Fault::TouchedTheDead) && state.cpus.iter().all(is_alive)
 }
 

@@ -18,6 +18,8 @@ const fn needs_empty_buffer(step: &Step) -> bool {
             | Step::Owe(_)
             | Step::AdvanceNamed(_)
             | Step::Settle(_)
+            | Step::AskHost { .. }
+            | Step::MarkLate(_)
             | Step::Hint(_)
             | Step::TakeInbox
             | Step::Acknowledge(..)
@@ -35,6 +37,8 @@ const fn is_interruptible(step: &Step) -> bool {
             | Step::TakeMailbox(..)
             | Step::ReadSet(..)
             | Step::ReadPresence { .. }
+            | Step::AskHost { .. }
+            | Step::MarkLate(_)
             | Step::Hint(_)
             | Step::Wait(_)
             | Step::Leave(..)

@@ -169,9 +169,24 @@ pub enum Store {
     Generation(SpaceNumber, Generation),
 }
 
+/// What the host says of a CPU, in one word.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Hosted {
+    /// It runs.
+    Running,
+    /// It does not.
+    Preempted,
+    /// It does not, and is flushed before it does.
+    Marked,
+}
+
 /// One CPU.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Cpu {
+    /// Memory: whether the host runs it.
+    pub host: Hosted,
+    /// Ghost: a flush was left to the host, so that its ASIDs know of fewer than it has done.
+    pub is_spared: bool,
     /// Memory.
     pub presence: Presence,
     /// Memory: the CPUs that sent a request.
@@ -256,6 +271,8 @@ pub struct Budget {
     pub destroys: u8,
     /// A CPU is taken out; it may come back.
     pub absences: u8,
+    /// The host takes a CPU away, and runs it again.
+    pub preemptions: u8,
 }
 
 /// All of it.

@@ -84,6 +84,21 @@ pub enum Step {
         /// Where it will lie.
         mailbox: Mailbox,
     },
+    /// Has the host flush the first CPU of `unasked`, if it does not run it.
+    /// Stands for `spare` and `spare_some` of `flush/spared.rs`.
+    AskHost {
+        /// The request.
+        request: Request,
+        /// CPUs still to be asked about.
+        unasked: u8,
+        /// CPUs to which the request will be sent.
+        chosen: u8,
+        /// Where it will lie.
+        mailbox: Mailbox,
+    },
+    /// Marks a CPU that the host was seen not to run, when it is too late; a deviation alone does.
+    /// Stands for `spare_some` of `flush/spared.rs`.
+    MarkLate(CpuNumber),
     /// Drops a hint at the first of these CPUs, and interrupts it.
     /// Stands for `interrupt` of `flush/shootdown.rs`.
     Hint(u8),

@@ -1,6 +1,6 @@
 //! What is explored: how many CPUs, under which policy, from where, and how much may happen.
 
-use tlbkit::{CpuSetUpkeep, Isolation, Lazy, LazyReferences, LocalFlush, Policy, Tags, UserFlush};
+use tlbkit::{CpuSetUpkeep, HostFlush, Isolation, Lazy, LazyReferences, LocalFlush, Policy, Tags, UserFlush};
 
 use crate::deviation::Deviation;
 use crate::state::{Budget, CpuNumber, RING, SpaceNumber};
@@ -24,6 +24,8 @@ pub struct World {
     pub mailboxes: usize,
     /// Spaces whose pages are revoked: the first, or both.
     pub flushed_spaces: usize,
+    /// What the host flushes of CPUs that it does not run.
+    pub host: HostFlush,
     /// How the protocol is broken, if it is.
     pub deviation: Option<Deviation>,
 }
@@ -39,6 +41,7 @@ impl World {
             initiators: usize::MAX,
             mailboxes: 1,
             flushed_spaces: 1,
+            host: HostFlush::None,
             deviation: None,
         }
     }
@@ -53,6 +56,10 @@ impl World {
 
     const fn with_a_ring(self) -> Self {
         Self { mailboxes: RING, ..self }
+    }
+
+    const fn in_a_guest(self, host: HostFlush) -> Self {
+        Self { host, ..self }
     }
 
     /// The first CPU alone revokes; any may wait for it.
@@ -80,6 +87,7 @@ const NOTHING: Budget = Budget {
     tables: 0,
     destroys: 0,
     absences: 0,
+    preemptions: 0,
 };
 
 /// The policy that the others vary: two ASIDs, a set that only grows.
@@ -162,7 +170,29 @@ pub fn small() -> Vec<World> {
         World::new("a batch, two spaces", kept(), BOTH_KNOWN, Budget { names: 2, switches: 1, drains: 1, ..NOTHING })
             .flushing_both()
             .revoked_by_one(),
+        World::new("a guest", kept(), BOTH_KNOWN, Budget { switches: 2, pages: 1, preemptions: 2, ..NOTHING })
+            .in_a_guest(HostFlush::Translations)
+            .revoked_by_one(),
+        World::new("a guest, answers", kept(), TOGETHER, Budget { pages: 2, preemptions: 2, ..NOTHING })
+            .in_a_guest(HostFlush::Translations),
+        World::new("a guest, tables", kept(), TOGETHER, guest_with_tables())
+            .in_a_guest(HostFlush::TranslationsAndPaths)
+            .revoked_by_one(),
+        World::new("a guest, paths kept", kept(), TOGETHER, guest_with_tables())
+            .in_a_guest(HostFlush::Translations)
+            .revoked_by_one(),
+        World::new(
+            "a guest, end",
+            exact(),
+            TOGETHER,
+            Budget { switches: 1, idles: 2, destroys: 1, preemptions: 2, ..NOTHING },
+        )
+        .in_a_guest(HostFlush::TranslationsAndPaths),
     ]
+}
+
+const fn guest_with_tables() -> Budget {
+    Budget { switches: 1, idles: 1, tables: 1, preemptions: 2, ..NOTHING }
 }
 
 /// Larger ones, for the command.

@@ -1,4 +1,5 @@
 //! The model explored, and beside its document.
 
 mod document;
+mod entry;
 mod explore;
