@@ -21,9 +21,9 @@ mod tasks;
 pub(crate) mod wind_up;
 mod window;
 
+pub use crate::machine::guest::Host;
 pub(crate) use direct::Tree;
 pub use direct::{FlushedBy, Leaves, TakenBy};
-pub use crate::machine::guest::Host;
 
 /// Which access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
