@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 // A hash of this file: `tlbkit_header_fits` compares it with the one in the archive.
-#define TLBKIT_INTERFACE 0x8154c10a595caac7ull
+#define TLBKIT_INTERFACE 0xb9a84443473b727ull
 // For gcc and clang.
 #define TLBKIT_ALIGNED(bytes) __attribute__((aligned(bytes)))
 #define TLBKIT_MUST_USE __attribute__((warn_unused_result))
@@ -168,8 +168,8 @@ enum tlbkit_event {
     TLBKIT_EVENT_WRONG_SPACE = 9,
     // A request made this CPU leave a space that it held in lazy TLB mode. `value` is the space's address.
     TLBKIT_EVENT_LAZY_LEFT = 10,
-    // CPUs that get no IPI for this flush. `value` is how many of them flush when they enter the kernel, and from bit 32
-    // on how many their host flushes.
+    // CPUs that get no IPI for this flush. `value` is how many of them flush when they enter the kernel, and in the
+    // upper half how many their host flushes.
     TLBKIT_EVENT_SPARED = 11,
     // This CPU has done the flushes that were deferred until it entered the kernel.
     TLBKIT_EVENT_CAUGHT_UP = 12,
@@ -508,8 +508,8 @@ TLBKIT_MUST_USE enum tlbkit_status tlbkit_exit_to_user(const struct tlbkit_machi
 
 #if defined(TLBKIT_ISOLATED)
 // On the way to user mode, on a CPU that is not to be disturbed: from here on flushes of kernel addresses do not
-// interrupt it, and are done by `tlbkit_do_deferred_flushes`. Until that returns the kernel touches only addresses that
-// are never unmapped. Every way back calls it. Interrupts off. Only in an archive with the feature `isolated`.
+// interrupt it, and are done by `tlbkit_do_deferred_flushes`. Until that returns, the kernel touches only addresses
+// that are never unmapped. Every way back calls it. Interrupts off. Only in an archive with the feature `isolated`.
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_defer_kernel_flushes(const struct tlbkit_machine *machine, uint32_t cpu);
 #endif
 

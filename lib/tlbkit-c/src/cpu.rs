@@ -104,8 +104,8 @@ pub unsafe extern "C" fn tlbkit_exit_to_user(machine: *const MachineStorage, cpu
 }
 
 /// On the way to user mode, on a CPU that is not to be disturbed: from here on flushes of kernel addresses do not
-/// interrupt it, and are done by `tlbkit_do_deferred_flushes`. Until that returns the kernel touches only addresses that
-/// are never unmapped. Every way back calls it. Interrupts off. Only in an archive with the feature `isolated`.
+/// interrupt it, and are done by `tlbkit_do_deferred_flushes`. Until that returns, the kernel touches only addresses
+/// that are never unmapped. Every way back calls it. Interrupts off. Only in an archive with the feature `isolated`.
 #[cfg(feature = "isolated")]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_defer_kernel_flushes(machine: *const MachineStorage, cpu: u32) -> Status {

@@ -69,8 +69,8 @@ pub enum EventKind {
     WrongSpace = 9,
     /// A request made this CPU leave a space that it held in lazy TLB mode. `value` is the space's address.
     LazyLeft = 10,
-    /// CPUs that get no IPI for this flush. `value` is how many of them flush when they enter the kernel, and from bit 32
-    /// on how many their host flushes.
+    /// CPUs that get no IPI for this flush. `value` is how many of them flush when they enter the kernel, and in the
+    /// upper half how many their host flushes.
     Spared = 11,
     /// This CPU has done the flushes that were deferred until it entered the kernel.
     CaughtUp = 12,

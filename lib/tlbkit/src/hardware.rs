@@ -285,13 +285,13 @@ pub trait Hardware {
     /// does not flush, which get an IPI as usual. Called for CPUs that a flush has chosen, after the page tables were
     /// changed; interrupts may be on or off. Only if [`host_flush`](Self::host_flush) is not [`HostFlush::None`].
     ///
-    /// **The promise**: a CPU that is not among those returned executes no instruction, from the return of this
-    /// call on, with what it had cached before the call, and its earlier accesses are over. Either it has been flushed, as by a hypercall; or it does not
-    /// run now, and is flushed when it is run again, before its first instruction. For the second the mark "flush at
-    /// entry" must be made by one locked operation that fails if the host is running the CPU, on a word that the host
-    /// takes by a locked operation before it flushes; KVM's steal-time word is one. It is made even if it is there
-    /// already: an earlier mark says nothing about this change. A CPU that may resume unflushed, because the host was
-    /// only likely to notice, must be returned (C-74).
+    /// **The promise**: a CPU that is not among those returned executes no instruction, from the return of this call on,
+    /// with what it had cached before the call, and its earlier accesses are over. Either it has been flushed, as by a
+    /// hypercall; or it does not run now, and is flushed when it is run again, before its first instruction. For the
+    /// second the mark "flush at entry" must be made by one locked operation that fails if the host is running the CPU,
+    /// on a word that the host takes by a locked operation before it flushes; KVM's steal-time word is one. It is made
+    /// even if it is there already: an earlier mark says nothing about this change. A CPU that may resume unflushed,
+    /// because the host was only likely to notice, must be returned (C-74).
     ///
     /// A walker that counts on interrupts that are off must be known to the flush:
     /// [`TlbGather::interrupt_walkers`](crate::TlbGather::interrupt_walkers).

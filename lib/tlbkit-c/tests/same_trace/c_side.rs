@@ -130,6 +130,8 @@ static OPS: HardwareOps = HardwareOps {
     event: None,
     patience_turns: 0,
     patience_rounds: 0,
+    flush_by_host: None,
+    host_flush: 0,
 };
 
 /// Zeroed memory that is never given back, as a kernel's is not.

@@ -144,7 +144,7 @@ pub enum Op {
     DeferUserFlush,
     /// The machine is a guest of such a host, which preempts CPUs from now on: before everything else.
     Host(Host),
-    /// The CPU is not to be disturbed while its program runs, and takes non-maskable interrupts: before everything else.
+    /// The CPU is not to be disturbed while its program runs, and takes non-maskable interrupts: before all else.
     Isolate,
 }
 
