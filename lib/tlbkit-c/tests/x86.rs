@@ -38,6 +38,8 @@ const EMPTY: HardwareOps = HardwareOps {
     event: None,
     patience_turns: 0,
     patience_rounds: 0,
+    flush_by_host: None,
+    host_flush: 0,
 };
 
 fn fill(ops: &mut HardwareOps) -> Status {

@@ -285,7 +285,7 @@ pub trait Hardware {
     /// does not flush, which get an IPI as usual. Called for CPUs that a flush has chosen, after the page tables were
     /// changed; interrupts may be on or off. Only if [`host_flush`](Self::host_flush) is not [`HostFlush::None`].
     ///
-    /// **The promise**: a CPU that is not among those returned executes no instruction, from the return of this call on,
+    /// **The promise**: a CPU that is not among those returned executes nothing, from the return of this call on,
     /// with what it had cached before the call, and its earlier accesses are over. Either it has been flushed, as by a
     /// hypercall; or it does not run now, and is flushed when it is run again, before its first instruction. For the
     /// second the mark "flush at entry" must be made by one locked operation that fails if the host is running the CPU,
