@@ -12,6 +12,7 @@ use tlbkit_arch::{Pte, entry_at};
 use tlbkit_pmap::{Frame, Memory, Purpose};
 
 use super::pages::{KERNEL_TREE, TREE};
+use crate::machine::guest::Host;
 use crate::machine::memory::file_page;
 use crate::machine::port::Protocol;
 use crate::machine::world::{Space, World};
@@ -298,6 +299,9 @@ impl<'k> World<'k> {
             gather.page(handle, large, Stride::Page2M, scope, Reason::RemovePte);
         }
         gather.tables_freed();
+        if self.machine.borrow().host != Host::None {
+            gather.interrupt_walkers();
+        }
         forget(gather.flush(handle));
     }
 
