@@ -75,7 +75,10 @@ fn each_call_of_the_header_does_what_its_rust_call_does() {
 const ELSEWHERE: &[&str] = &[
     "count",
     "count_size",
+    "defer_kernel_flushes", // with `do_deferred_flushes`: flushes only where the feature `isolated` has others defer
+    "do_deferred_flushes",
     "gather_active_pages",
+    "gather_interrupt_walkers", // differs only in a guest
     "gather_wants_walk",
     "header_fits",
     "layout",
