@@ -105,8 +105,8 @@ pub unsafe extern "C" fn tlbkit_exit_to_user(machine: *const MachineStorage, cpu
 
 /// On the way to user mode, on a CPU that is not to be disturbed: from here on flushes of kernel addresses do not
 /// interrupt it, and are done by `tlbkit_do_deferred_flushes`. Until that returns, the kernel touches only addresses
-/// that are never unmapped. Every way back calls it. Interrupts off. Without the feature `isolated` it makes no
-/// difference.
+/// that are never unmapped. Every way back calls it. Interrupts off.
+#[cfg(feature = "isolated")]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_defer_kernel_flushes(machine: *const MachineStorage, cpu: u32) -> Status {
     // SAFETY: the crate's contract.
@@ -117,6 +117,7 @@ pub unsafe extern "C" fn tlbkit_defer_kernel_flushes(machine: *const MachineStor
 /// touched that may be unmapped. From user mode always; from the kernel in NMIs, machine checks, debug exceptions and
 /// faults of IRET. True if the CPU was deferring: such a handler then calls `tlbkit_defer_kernel_flushes` on its way
 /// out. False on misuse. Interrupts off.
+#[cfg(feature = "isolated")]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_do_deferred_flushes(machine: *const MachineStorage, cpu: u32) -> bool {
     // SAFETY: the crate's contract.

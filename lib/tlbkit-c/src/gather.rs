@@ -299,6 +299,7 @@ pub unsafe extern "C" fn tlbkit_gather_tables_freed(gather: *mut GatherStorage) 
 
 /// Code may be walking what was recorded without a lock, counting on interrupts that are off: each CPU that may use the
 /// space gets an IPI, and none is left to its host. Only needed by a kernel with `flush_by_host`.
+#[cfg(feature = "guest")]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_gather_interrupt_walkers(gather: *mut GatherStorage) -> Status {
     status_of(|| {
