@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 // A hash of this file: `tlbkit_header_fits` compares it with the one in the archive.
-#define TLBKIT_INTERFACE 0x2c6a2d335b8c7307ull
+#define TLBKIT_INTERFACE 0xe422ed2d233980b9ull
 // For gcc and clang.
 #define TLBKIT_ALIGNED(bytes) __attribute__((aligned(bytes)))
 #define TLBKIT_MUST_USE __attribute__((warn_unused_result))
@@ -506,17 +506,20 @@ TLBKIT_MUST_USE enum tlbkit_status tlbkit_enter_kernel(const struct tlbkit_machi
 // Loads the user half on exit to user mode, under page-table isolation; otherwise does nothing. Interrupts off.
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_exit_to_user(const struct tlbkit_machine *machine, uint32_t cpu);
 
+#if defined(TLBKIT_ISOLATED)
 // On the way to user mode, on a CPU that is not to be disturbed: from here on flushes of kernel addresses do not
 // interrupt it, and are done by `tlbkit_do_deferred_flushes`. Until that returns, the kernel touches only addresses
-// that are never unmapped. Every way back calls it. Interrupts off. Without the feature `isolated` it makes no
-// difference.
+// that are never unmapped. Every way back calls it. Interrupts off.
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_defer_kernel_flushes(const struct tlbkit_machine *machine, uint32_t cpu);
+#endif
 
+#if defined(TLBKIT_ISOLATED)
 // On the way into the kernel: does the flushes that were deferred, by one flush of everything, before anything is
 // touched that may be unmapped. From user mode always; from the kernel in NMIs, machine checks, debug exceptions and
 // faults of IRET. True if the CPU was deferring: such a handler then calls `tlbkit_defer_kernel_flushes` on its way
 // out. False on misuse. Interrupts off.
 TLBKIT_MUST_USE bool tlbkit_do_deferred_flushes(const struct tlbkit_machine *machine, uint32_t cpu);
+#endif
 
 // Carries out the flush requests of other CPUs. Called by the handler of the shootdown IPI, and by every loop that
 // waits for another CPU with interrupts off. Interrupts off. A spurious call is harmless, also on a CPU that is
@@ -670,9 +673,11 @@ TLBKIT_MUST_USE enum tlbkit_status tlbkit_gather_hold(struct tlbkit_gather *gath
 // lazy TLB mode.
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_gather_tables_freed(struct tlbkit_gather *gather);
 
+#if defined(TLBKIT_GUEST)
 // Code may be walking what was recorded without a lock, counting on interrupts that are off: each CPU that may use the
 // space gets an IPI, and none is left to its host. Only needed by a kernel with `flush_by_host`.
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_gather_interrupt_walkers(struct tlbkit_gather *gather);
+#endif
 
 // Turns the flush into a full one, whatever was recorded.
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_gather_everything(struct tlbkit_gather *gather);

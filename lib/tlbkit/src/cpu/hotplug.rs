@@ -8,7 +8,7 @@ use super::state::Presence;
 use super::{Cpu, Tlb};
 use crate::addr::{CpuId, PhysAddr};
 use crate::flush::request::MAILBOXES;
-use crate::hardware::{Cr3, Hardware, IrqsOff, Pcid};
+use crate::hardware::{Cr3, Hardware, IrqsOff, KernelFlushes, Pcid};
 use crate::policy::Tags;
 use crate::sync::{Ordering, fence};
 
@@ -52,7 +52,9 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         self.assert_here();
         self.end_requests();
         self.state.kernel_pcid_stale.set(1);
-        self.state.deferral.finish(); // one that was stopped in user mode has not entered by itself
+        if self.hardware.kernel_flushes() == KernelFlushes::AtEntry {
+            self.state.deferral.finish(); // one that was stopped in user mode has not entered by itself
+        }
         if !self.presence().is_absent() {
             self.load_kernel(irqs); // resume: what is owed to the space that was loaded is still owed
         }
