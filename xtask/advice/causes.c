@@ -254,9 +254,9 @@ static void zeroes(void) {
 /* A large process starts programs by fork; fixed: by posix_spawn. */
 static void starts(void) {
     extern char **environ;
-    char *words[] = {"true", 0}, *memory = small(65536);
-    fill(memory, 65536, 1);
-    for (int round = 0; round < 80; round++) {
+    char *words[] = {"true", 0}, *memory = small(196608);
+    fill(memory, 196608, 1);
+    for (int round = 0; round < 60; round++) {
         pid_t child;
         if (is_fixed) {
             posix_spawn(&child, "/bin/true", 0, 0, words, environ);
@@ -273,25 +273,16 @@ static void starts(void) {
 
 /* Memory is used for the first time; fixed by huge pages, which are a setting. */
 static void anew(void) {
-    for (int round = 0; round < 8; round++) {
-        char *memory = fresh(32768);
-        fill(memory, 32768, 1);
-        munmap(memory, 32768 * PAGE);
-    }
+    fill(fresh(262144), 262144, 1);
 }
 
 /* A shared file is mapped and used page by page; fixed: it is brought in at once. */
 static void shared(void) {
     int file = memfd_create("shared", 0);
-    if (ftruncate(file, 8192 * PAGE))
+    if (ftruncate(file, 262144 * PAGE) || fallocate(file, 0, 0, 262144 * PAGE))
         return;
-    char *kept = mmap(0, 8192 * PAGE, BOTH, MAP_SHARED | MAP_POPULATE, file, 0);
-    for (int round = 0; round < 60; round++) {
-        char *memory = mmap(0, 8192 * PAGE, BOTH, MAP_SHARED | (is_fixed ? MAP_POPULATE : 0), file, 0);
-        fill(memory, 8192, (char)round);
-        munmap(memory, 8192 * PAGE);
-    }
-    add(kept, 8192);
+    char *memory = mmap(0, 262144 * PAGE, BOTH, MAP_SHARED | (is_fixed ? MAP_POPULATE : 0), file, 0);
+    add(memory, 262144);
 }
 
 /* A file is synced after each change; fixed: after every 16th. */

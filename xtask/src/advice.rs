@@ -81,7 +81,7 @@ const PROGRAMS: &[Program] = &[
     },
     Program {
         name: "jvm",
-        cause: Some("new pages"),
+        cause: Some("mmap, anonymous"),
         needs: &[Need::Program("javac", "default-jdk-headless")],
         build: "javac -d . $FROM/Heap.java",
         run: "java -XX:+UseSerialGC -Xms8m -Xmx400m -XX:MinHeapFreeRatio=5 -XX:MaxHeapFreeRatio=10 -cp . Heap",

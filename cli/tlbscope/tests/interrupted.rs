@@ -17,7 +17,7 @@ use signalled::end;
 
 const TLBSCOPE: &str = env!("CARGO_BIN_EXE_tlbscope");
 
-/// An empty folder of its own for a test.
+/// An empty folder for a test.
 fn folder(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("interrupted").join(name);
     fs::remove_dir_all(&folder).unwrap_or_default();
@@ -25,7 +25,7 @@ fn folder(name: &str) -> PathBuf {
     folder
 }
 
-/// Whoever ends a recording wants no command to go on: this one would for an hour, and says when it is told to end.
+/// Who ends a recording wants no command to go on: this one would for an hour, and says when it is told to end.
 #[test]
 fn a_signal_to_a_recording_ends_its_command_too() {
     let here = folder("record");

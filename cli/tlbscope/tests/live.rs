@@ -242,7 +242,7 @@ fn a_disk_that_others_fill_ends_a_recording_that_is_kept() {
     command.args(["--mount", "sh", "-c", &script, env!("CARGO_BIN_EXE_tlbscope")]).current_dir(folder("full"));
     let output = match command.output() {
         Ok(output) if output.status.code() == Some(77) || output.stderr.starts_with(b"unshare:") => {
-            return println!("skipped, no disk of its own: {}", String::from_utf8_lossy(&output.stderr));
+            return println!("skipped, no disk for it: {}", String::from_utf8_lossy(&output.stderr));
         }
         Ok(output) => output,
         Err(error) => return println!("skipped: {error}"),
@@ -283,4 +283,23 @@ fn a_full_disk_is_named_by_the_file_that_was_asked_for() {
     let last = said.lines().last().unwrap_or_default();
     assert_eq!(last, "tlbscope: cannot write /dev/full: No space left on device (os error 28)");
     assert_eq!(output.status.code(), Some(2));
+}
+
+/// The page that leads somebody through it is true: its program has this cause, and this fix.
+#[test]
+fn the_first_case_is_what_the_page_says() {
+    let page = include_str!("../../../docs/linux/first-case.md");
+    let (_, rest) = page.split_once("```python\n").unwrap();
+    let (program, rest) = rest.split_once("```\n").unwrap();
+    let line = |start: &str| rest.lines().find(|line| line.starts_with(start)).expect(start);
+    let (_, cause) = line("1. ").split_once(" % ").unwrap();
+    let (_, fix) = line("    fix ").split_once(": ").unwrap();
+    fs::write(folder("live").join("files.py"), program).unwrap();
+    if Command::new("python3").arg("--version").output().is_err() {
+        return println!("skipped: no python3");
+    }
+    let output = run(&["--json", "record", "-o", "case.tlbtrace", "--", "python3", "files.py"]);
+    let Some(rows) = rows(&output) else { return };
+    let first = rows.iter().find(|row| row["kind"] == "cause").expect("a cause");
+    assert_eq!((&first["cause"], &first["fix"]), (&cause.into(), &fix.into()), "{first}");
 }

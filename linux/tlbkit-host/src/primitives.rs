@@ -93,7 +93,7 @@ fn faults(pages: usize, repetitions: usize, access: impl Fn(&mut [usize], usize)
     Ok(Sample::of(times))
 }
 
-/// Each region is touched once, and its other pages after that: it came at once if they need no fault of their own.
+/// Each region is touched once, and its other pages after that: it came at once if they need no further fault.
 fn huge_faults(effort: Effort) -> Result<Option<Sample>> {
     const REGIONS: usize = 8;
     const REGION: usize = sys::LARGE_BYTES / sys::PAGE_BYTES;

@@ -2,7 +2,7 @@
 //!
 //! A trace does not name address spaces and, flushes aside, says only what programs asked for. [`Recording::read`]
 //! deduces from that what a kernel had to do ([`Op`]): run a space, go idle, revoke translations. [`replay`] does this
-//! with the real protocol, in the order of the trace, on a machine without time of its own, and counts what happens.
+//! with the real protocol, in the order of the trace, on a machine that has no time, and counts what happens.
 //! [`agreement`] compares the counts of a replay under the preset of the recording kernel with what that kernel
 //! recorded itself. This shows how far the answers for other policies can be trusted.
 //!

@@ -46,7 +46,7 @@ pub enum OpKind {
         /// Number of the base page: its address divided by 4,096.
         page: u64,
     },
-    /// A thread entered the kernel by a system call. What the call takes away comes as operations of its own.
+    /// A thread entered the kernel by a system call. What the call takes away comes as further operations.
     Call,
     /// A thread of `space` on this CPU took translations of the space away.
     Revoke {

@@ -17,7 +17,7 @@ use crate::recording::{Gaps, MEGABYTES_MAX, Recording};
 use crate::verdict::{Explained, Made};
 use crate::watching::WatchArguments;
 
-/// The recording, in a folder of its own.
+/// The recording, in a temporary folder.
 const LIVE: &str = "live.tlbtrace";
 /// How to get more.
 const MORE: &str = "tlbscope record --megabytes-max makes a longer recording, which explain reads";

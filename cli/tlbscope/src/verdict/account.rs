@@ -84,7 +84,7 @@ impl Account {
         Self {
             has_stacks: rows.iter().any(|row| row.caller.is_some() && row.counts.flushes + row.counts.asked > 0),
             about: chosen.words(),
-            entries: entries(&rows, names, chosen, &times),
+            entries: entries(blame, &rows, names, chosen, &times),
             interruptions: interruptions(&rows, names, chosen, &times),
             attribution: blame.attribution(),
             has_flushes: blame.has_flushes(),
@@ -145,23 +145,24 @@ fn programs(blame: &Blame, names: &Names, chosen: &Chosen, times: &ProgramTimes<
 }
 
 /// The flushes of the processes that were asked about, those of one program, purpose, memory and caller together.
-fn entries(rows: &[BlameRow], names: &Names, chosen: &Chosen, times: &ProgramTimes<'_>) -> Vec<Entry> {
-    let mut merged: BTreeMap<(&str, Why, Mapping, Option<&str>), Counts> = BTreeMap::new();
+fn entries(blame: &Blame, rows: &[BlameRow], names: &Names, chosen: &Chosen, times: &ProgramTimes<'_>) -> Vec<Entry> {
+    type Key<'r> = (&'r str, Why, Mapping, Option<&'r str>, Option<&'static str>);
+    let mut merged: BTreeMap<Key<'_>, Counts> = BTreeMap::new();
     for row in rows {
         let program = names.text(row.owner.program);
         if chosen.is_process(row.owner.pid, program) {
-            let key = (program, row.why, row.mapping, row.caller.as_deref());
+            let key = (program, row.why, row.mapping, row.caller.as_deref(), blame.allocator(row.owner.pid));
             merged.entry(key).or_default().add(&row.counts);
         }
     }
-    let entry = |((program, why, mapping, caller), counts): ((&str, Why, Mapping, Option<&str>), Counts)| Entry {
+    let entry = |((program, why, mapping, caller, allocator), counts): (Key<'_>, Counts)| Entry {
         program: program.to_owned(),
         why: why.label(names),
         mapping: mapping.label(names),
         caller: caller.map(str::to_owned),
         interrupted: interrupted(&counts, names),
         program_ns: times.of(program),
-        remedy: Remedy::of(&why.label(names), &mapping.label(names), caller, &counts),
+        remedy: Remedy::of(&why.label(names), &mapping.label(names), [caller, allocator], &counts),
         counts,
     };
     let mut entries: Vec<_> = merged.into_iter().map(entry).collect();

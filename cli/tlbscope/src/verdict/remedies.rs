@@ -66,19 +66,19 @@ impl Remedy {
         (!self.trial.is_empty()).then(|| self.trial.iter().map(quoted).collect::<Vec<_>>().join(" "))
     }
 
-    /// The first remedy that fits.
-    pub(super) fn of(why: &str, memory: &str, caller: Option<&str>, counts: &Counts) -> &'static Self {
-        let fits = |remedy: &&Self| remedy.fits(why, memory, caller, counts);
+    /// The first remedy that fits; `by` are the caller and the library of the allocator, where they are known.
+    pub(super) fn of(why: &str, memory: &str, by: [Option<&str>; 2], counts: &Counts) -> &'static Self {
+        let fits = |remedy: &&Self| remedy.fits(why, memory, by, counts);
         ALL.iter().find(fits).expect("the last row fits everything")
     }
 
-    fn fits(&self, why: &str, memory: &str, caller: Option<&str>, counts: &Counts) -> bool {
+    fn fits(&self, why: &str, memory: &str, by: [Option<&str>; 2], counts: &Counts) -> bool {
         let is_meant = |kind: &String| kind == memory || kind == "file" && memory.starts_with('/');
         let pages = counts.named.checked_div(counts.calls);
         (self.cause.is_empty() || self.cause.iter().any(|cause| cause == why))
             && (self.memory.is_empty() || self.memory.iter().any(is_meant))
             && (self.caller.is_empty()
-                || caller.is_some_and(|caller| self.caller.iter().any(|part| caller.contains(part.as_str()))))
+                || by.into_iter().flatten().any(|by| self.caller.iter().any(|part| by.contains(part))))
             && self.pages_least.is_none_or(|least| pages.is_some_and(|pages| pages >= least))
             && self.pages_most.is_none_or(|most| pages.is_some_and(|pages| pages <= most))
     }
@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn conditions_choose_among_rows_of_one_cause() {
         let counts = |calls, named| Counts { calls, named, ..Counts::default() };
-        let fix = |why, memory, caller, counts| Remedy::of(why, memory, caller, &counts).fix.as_str();
+        let fix = |why, memory, caller, counts| Remedy::of(why, memory, [caller, None], &counts).fix.as_str();
         assert!(fix("mprotect", "anonymous", None, counts(9, 9)).contains("membarrier"));
         assert!(fix("mprotect", "anonymous", None, counts(9, 9 * 8192)).starts_with("protect only the pages"));
         assert!(fix("mprotect", "anonymous", None, counts(9, 36)).contains("pkey_set"));
@@ -121,6 +121,8 @@ mod tests {
         assert!(fix("munmap", "/etc/passwd", None, counts(9, 36)).contains("pread"));
         assert!(fix("munmap", "stack of a thread", None, counts(9, 36)).contains("pool"));
         assert!(fix("madvise DONTNEED", "arena of malloc", None, counts(9, 36)).contains("glibc"));
+        let of_library = Remedy::of("madvise DONTNEED", "heap", [None, Some("libtcmalloc")], &counts(9, 36));
+        assert!(of_library.fix.contains("tcmalloc"), "{}", of_library.fix);
         assert!(fix("pwrite64", "unknown", None, counts(0, 0)).contains("larger calls"));
     }
 }

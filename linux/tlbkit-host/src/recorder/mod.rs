@@ -128,7 +128,7 @@ impl Recorder {
                 return Err(self.failure());
             }
         }
-        // Gone at once: whoever ends us later, by whatever signal, leaves nothing behind.
+        // Gone at once: a signal that ends us later leaves nothing behind.
         self.folder = None;
         let mut answer = [0; 16];
         self.answers.read(&mut answer).map_err(Error::kernel("reading perf's answer"))?;
@@ -147,7 +147,7 @@ impl Recorder {
         let moment = Timespec { tv_sec: 0, tv_nsec: within.subsec_nanos().into() };
         let mut wanted = [PollFd::new(&self.answers, PollFlags::IN)];
         match poll(&mut wanted, Some(&moment)) {
-            // A signal, which whoever asked us to record looks at.
+            // A signal, which our caller looks at.
             Err(Errno::INTR) => Ok(false),
             answered => Ok(answered.map_err(Error::kernel("poll"))? != 0),
         }

@@ -48,7 +48,7 @@ pub(crate) fn may_record_others(level: Option<i32>) -> bool {
     rustix::process::geteuid().is_root() || level.is_none_or(|level| level <= -1)
 }
 
-/// The file of a tracepoint that whoever may record it can read.
+/// The file of a tracepoint that all who may record it can read.
 pub(crate) fn event_file(folder: &Path, event: &str) -> PathBuf {
     folder.join(event.replace(':', "/")).join("id")
 }

@@ -34,7 +34,7 @@ const LINE_BYTES: usize = 200;
 /// How much of the end of its messages is looked at.
 const MESSAGE_BYTES: u64 = 1 << 20;
 
-/// Runs it, with nothing to read, in a process group of its own, and with what it writes thrown away.
+/// Runs it, with nothing to read, in its own process group, and with what it writes thrown away.
 pub(super) fn run(mut command: Command, is_stop_wanted: &dyn Fn() -> bool) -> Result<Run> {
     let mut messages = tempfile::tempfile().map_err(Error::kernel("making a file for messages"))?;
     let for_child = messages.try_clone().map_err(Error::kernel("making a file for messages"))?;
@@ -91,7 +91,7 @@ fn wait(child: Pid, is_stop_wanted: &dyn Fn() -> bool) -> Result<bool> {
     }
 }
 
-/// Ends it with its group, or it alone if it has none of its own. It may be gone already, which is as well.
+/// Ends it with its group, or it alone if it has no group. It may be gone already, which is as well.
 fn end(child: Pid, signal: Signal) {
     let _ = kill_process_group(child, signal).or_else(|_| kill_process(child, signal));
 }
@@ -158,7 +158,7 @@ mod tests {
         let pid = || fs::read_to_string(&file).ok()?.trim().parse::<i32>().ok();
         assert!(run(shell(&line), &|| pid().is_some()).unwrap().is_stopped);
         let state = || fs::read_to_string(format!("/proc/{}/stat", pid().unwrap()));
-        // Whoever takes in orphans may let it wait.
+        // The process that takes in orphans may let it wait.
         let is_gone = || state().map_or(true, |stat| stat.contains(") Z "));
         let started = Instant::now();
         while !is_gone() {

@@ -24,7 +24,7 @@ pub enum Quantity {
     Flushes,
     /// Flushes for which other CPUs were asked.
     Requests,
-    /// TLB interrupts on the whole machine, whoever caused them.
+    /// TLB interrupts on the whole machine, of all programs.
     Interrupts,
 }
 
@@ -124,7 +124,7 @@ impl Running {
         Ok(self.count.as_ref())
     }
 
-    /// Passes a signal on to it, by its number: whoever ends us wants it to end as well.
+    /// Passes a signal on to it, by its number: who ends us wants it to end as well.
     pub fn pass_on(&self, signal: i32) {
         // It may be gone already, which is as well.
         if let Some(signal) = Signal::from_named_raw(signal) {

@@ -31,7 +31,7 @@ pub(crate) use state::Deducer;
 use state::{Recorded, STACK_PAGE, Thread, USER_END};
 use tlbkit::Stride;
 use tlbkit_trace::abi::{CLONE_VM, FAULT_WRITE};
-use tlbkit_trace::{Event, EventKind, FlushReason, Name, Syscall};
+use tlbkit_trace::{Edge, Event, EventKind, FlushReason, Name, Syscall};
 
 /// Whether any thread still uses a space.
 #[derive(PartialEq, Eq)]
@@ -69,7 +69,8 @@ impl Deducer {
         }
         match event.kind {
             EventKind::TlbFlush { reason, size } if self.is_program(event.tid) => self.flush(event, reason, size),
-            EventKind::CallQueue { cpu, .. } => self.send(event, cpu),
+            EventKind::CallQueue { cpu, csd, .. } => self.send(event, cpu, csd),
+            EventKind::CallRun { edge: Edge::Begin, csd, .. } => self.answer(event, csd),
             EventKind::Fork { parent, child, .. } => self.fork(parent, child),
             EventKind::Exec { tid, old_tid, .. } => self.exec_ends(event, tid, old_tid),
             EventKind::Exit { tid, .. } => self.exit(event, tid),

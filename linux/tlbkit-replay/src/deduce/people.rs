@@ -57,6 +57,8 @@ pub(crate) struct People {
     pub(super) cpus: u32,
     /// Whether the kernel's flushes were recorded.
     pub(super) tells_flushes: bool,
+    /// Whether it was recorded when each of the CPUs that were asked began to answer.
+    pub(super) tells_answers: bool,
 }
 
 impl People {
@@ -73,6 +75,7 @@ impl People {
         let came = std::mem::take(&mut self.coming[event.cpu as usize]);
         self.follow(event, came);
         self.tells_flushes |= matches!(event.kind, EventKind::TlbFlush { .. });
+        self.tells_answers |= matches!(event.kind, EventKind::CallRun { csd: 1.., .. });
         match event.kind {
             EventKind::Switch { next, .. } => self.coming[event.cpu as usize] = next,
             EventKind::TlbFlush { reason: FlushReason::TaskSwitch, .. } if came != 0 => {

@@ -33,17 +33,37 @@ impl Deducer {
         }
     }
 
-    /// The event's thread queues a call for `cpu`. It asks for a flush if the thread has just begun to ask other CPUs.
-    pub(super) fn send(&mut self, event: &Event, cpu: u32) {
+    /// The event's thread queues the call `csd` for `cpu`. It asks for a flush if the thread has just begun to ask other
+    /// CPUs.
+    pub(super) fn send(&mut self, event: &Event, cpu: u32, csd: u64) {
+        if self.tasks.get(&event.tid).is_some_and(|task| task.is_asking) {
+            // Until the answer begins the CPU may be switched, so the answer decides if it was recorded.
+            if self.people.tells_answers {
+                self.asked.insert(csd, event.tid);
+            } else {
+                self.find_gone(cpu, event.tid);
+            }
+        }
+    }
+
+    /// The call `csd` begins on the event's CPU, which may have been switched since it was queued.
+    pub(super) fn answer(&mut self, event: &Event, csd: u64) {
+        if let Some(asking) = self.asked.remove(&csd) {
+            self.find_gone(event.cpu, asking);
+        }
+    }
+
+    /// Notes that the flush for which the thread `asking` waits trims the CPU set, if `cpu` runs another program by now.
+    fn find_gone(&mut self, cpu: u32, asking: i32) {
         let target = self.running.get(cpu as usize).copied().flatten().filter(|&tid| self.is_program(tid));
-        let Some(asking) = self.tasks.get(&event.tid).filter(|task| task.is_asking) else { return };
+        let Some(asking_task) = self.tasks.get(&asking) else { return };
         let Some(target) = target.and_then(|tid| self.tasks.get(&tid)) else { return };
-        if target.space == asking.space {
+        if target.space == asking_task.space {
             return;
         }
-        match asking.copied {
+        match asking_task.copied {
             Some(number) => self.done.trimmed.push(number),
-            None => self.task(event.tid).recorded.trims = true,
+            None => self.task(asking).recorded.trims = true,
         }
     }
 

@@ -111,6 +111,9 @@ pub(crate) struct Deducer {
     pub(super) frames: Frames,
     /// What the kernel recorded in the system call that is ending. Nothing at any other time.
     pub(super) ended: Recorded,
+    /// The threads that wait for the answers to queued calls, by the addresses of these. A CPU has one such call for
+    /// each other CPU, so there are few.
+    pub(super) asked: FxHashMap<u64, i32>,
     /// The thread that each CPU runs, or none if it is not known.
     pub(super) running: Vec<Option<i32>>,
     /// The thread of the last operation of each CPU.
@@ -135,6 +138,7 @@ impl Deducer {
             pages: Vec::new(),
             frames: Frames::default(),
             ended: Recorded::NOTHING,
+            asked: FxHashMap::default(),
             running: vec![None; cpus as usize],
             known: vec![None; cpus as usize],
             done,

@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ops::Range;
-use tlbkit::{Cr3, Pcid, PhysAddr};
+use tlbkit::{Cr3, IrqsOff, Pcid, PhysAddr};
 
 /// The distance in bytes between the tables of kernel half and user half of a space under isolation.
 const HALF: u64 = 0x1000;
@@ -37,6 +37,8 @@ pub(super) struct Core {
     pub(super) is_busy: Cell<bool>,
     /// Whether the caller asks about the thread that runs.
     pub(super) party: Cell<Party>,
+    /// Whether it takes no interrupt now.
+    are_irqs_off: Cell<bool>,
     /// Whether the CPU is in user mode.
     pub(super) is_user: Cell<bool>,
     /// Whether the CPU is on the way from user mode into the kernel, or back.
@@ -85,6 +87,7 @@ impl Default for Core {
             has_worked: Cell::new(false),
             is_busy: Cell::new(false),
             party: Cell::new(Party::Asked),
+            are_irqs_off: Cell::new(false),
             is_user: Cell::new(false),
             is_crossing: Cell::new(false),
             seen_ns: Cell::new(0),
@@ -95,6 +98,19 @@ impl Default for Core {
 }
 
 impl Core {
+    /// Does `act` with interrupts off.
+    pub(super) fn with_irqs_off<R>(&self, act: impl FnOnce(&IrqsOff) -> R) -> R {
+        let before = self.are_irqs_off.replace(true);
+        let done = act(&IrqsOff::assume());
+        self.are_irqs_off.set(before);
+        done
+    }
+
+    /// Whether it takes interrupts now.
+    pub(super) fn are_irqs_on(&self) -> bool {
+        !self.are_irqs_off.get()
+    }
+
     /// Brings the CPU's time up to `now_ns`.
     pub(super) fn pass(&self, now_ns: u64) {
         let passed_ns = now_ns.saturating_sub(self.seen_ns.replace(now_ns));

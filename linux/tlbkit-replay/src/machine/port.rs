@@ -23,26 +23,26 @@ impl<'k> Port<'_, 'k> {
     /// Does `act` in the kernel. If the CPU is in user mode it enters the kernel first, and if a program runs then, it
     /// goes back afterwards.
     pub(super) fn in_kernel(&self, act: impl FnOnce(&Cpu<'_, 'k, Self>)) {
-        let (core, cpu, irqs) = (self.core(), self.cpu(), IrqsOff::assume());
+        let (core, cpu) = (self.core(), self.cpu());
         let cross = |cross: &dyn Fn()| {
             core.is_crossing.set(true);
             cross();
             core.is_crossing.set(false);
         };
         if core.is_user.replace(false) {
-            cross(&|| cpu.enter_kernel(&irqs));
+            cross(&|| core.with_irqs_off(|irqs| cpu.enter_kernel(irqs)));
         }
         act(&cpu);
         if core.is_busy.get() {
             core.is_user.set(true);
-            cross(&|| cpu.exit_to_user(&irqs));
+            cross(&|| core.with_irqs_off(|irqs| cpu.exit_to_user(irqs)));
         }
     }
 
     /// The CPU takes an interrupt that was sent to it.
     fn answer(&self) {
         self.replay.pass(self.cpu);
-        self.in_kernel(|cpu| cpu.answer(&IrqsOff::assume()));
+        self.in_kernel(|cpu| self.core().with_irqs_off(|irqs| cpu.answer(irqs)));
     }
 }
 
@@ -221,11 +221,11 @@ impl<'k> Hardware for Port<'_, 'k> {
     fn relax(&self) {}
 
     fn irqs_enabled(&self) -> bool {
-        true
+        self.core().are_irqs_on()
     }
 
     fn with_irqs_off<R>(&self, f: impl FnOnce(&IrqsOff) -> R) -> R {
-        f(&IrqsOff::assume())
+        self.core().with_irqs_off(f)
     }
 
     fn with_space_of<R>(&self, token: SpaceToken, f: impl FnOnce(&AddressSpace<Self::Set>) -> R) -> R {

@@ -5,7 +5,7 @@ use super::port::Port;
 use super::state::Replay;
 use crate::deduce::{Deduced, Held};
 use crate::op::{Cause, Op, OpKind, Space, Taken};
-use tlbkit::{Cpu, CpuSetUpkeep, IrqsOff, Isolation, Reason, Scope, TableFree, TlbGather, Translations, VirtAddr};
+use tlbkit::{Cpu, CpuSetUpkeep, Isolation, Reason, Scope, TableFree, TlbGather, Translations, VirtAddr};
 use tlbkit_trace::Syscall;
 
 const USER_PAGES: u64 = 1 << 35;
@@ -17,16 +17,18 @@ impl<'k> Replay<'k> {
 
     /// Brings the CPUs up, and has them hold what they held when the trace began. This is charged to no caller.
     pub(super) fn begin(&self, deduced: &Deduced) {
-        let irqs = IrqsOff::assume();
-        (0..deduced.cpus).for_each(|cpu| self.port(cpu).cpu().bring_up(&irqs));
+        let off = |cpu: u32| &self.cores[cpu as usize];
+        (0..deduced.cpus).for_each(|cpu| off(cpu).with_irqs_off(|irqs| self.port(cpu).cpu().bring_up(irqs)));
         for resident in deduced.residents.iter().rev() {
             let port = self.port(resident.cpu);
             let cpu = port.cpu();
-            cpu.switch_to(self.space(resident.space), &irqs);
-            cpu.enter_lazy(&irqs);
-            if resident.how == Held::Tagged {
-                cpu.load_kernel(&irqs);
-            }
+            off(resident.cpu).with_irqs_off(|irqs| {
+                cpu.switch_to(self.space(resident.space), irqs);
+                cpu.enter_lazy(irqs);
+                if resident.how == Held::Tagged {
+                    cpu.load_kernel(irqs);
+                }
+            });
         }
         self.cores.iter().for_each(|core| _ = core.take_work());
     }
@@ -53,16 +55,15 @@ impl<'k> Replay<'k> {
     }
 
     fn obey(&self, cpu: &Cpu<'_, 'k, Port<'_, 'k>>, core: &Core, op: &Op) {
-        let irqs = IrqsOff::assume();
         match op.kind {
             OpKind::Run { space } => {
                 core.is_busy.set(true);
                 core.party.set(op.party);
-                cpu.switch_to(self.space(space), &irqs);
+                core.with_irqs_off(|irqs| cpu.switch_to(self.space(space), irqs));
             }
             OpKind::Idle => {
                 core.is_busy.set(false);
-                cpu.enter_lazy(&irqs);
+                core.with_irqs_off(|irqs| cpu.enter_lazy(irqs));
             }
             OpKind::Touch { .. } | OpKind::Call => {}
             OpKind::Revoke { space, taken, cause } => {
@@ -104,13 +105,13 @@ impl<'k> Replay<'k> {
     /// The CPU leaves the space, of which no program runs there any more. This is needed when a thread ended on another
     /// CPU: no event tells that it had left this CPU before, and the switch comes later or was lost.
     fn let_go(&self, cpu: &Cpu<'_, 'k, Port<'_, 'k>>, space: Space) {
-        let irqs = IrqsOff::assume();
+        let core = &self.cores[cpu.id().0 as usize];
         if cpu.is_running(self.space(space)) {
-            self.cores[cpu.id().0 as usize].is_busy.set(false);
-            cpu.enter_lazy(&irqs);
+            core.is_busy.set(false);
+            core.with_irqs_off(|irqs| cpu.enter_lazy(irqs));
         }
         if cpu.is_running(self.space(space)) {
-            cpu.load_kernel(&irqs);
+            core.with_irqs_off(|irqs| cpu.load_kernel(irqs));
         }
         self.port(cpu.id().0).settle();
     }

@@ -115,6 +115,28 @@ fn a_cpu_that_is_asked_though_it_runs_something_else_leaves_the_set() {
     assert_eq!(asked(&script), (1, 1), "for the copy of a page as for a call");
 }
 
+/// The kernel asks the CPU while it still has the space, and the answer comes when that CPU has been switched.
+#[test]
+fn a_request_that_finds_its_cpu_switched_meanwhile_finds_it_gone() {
+    let wrong = |switches: bool| {
+        let mut script = two_threads();
+        script.at(0, (9, 9), "exceptions:page_fault_user: address=0x1000 ip=0x1 error_code=0x6");
+        script.one("syscalls:sys_enter_madvise: start: 0x3e8000, len_in: 0xa000, behavior: 0x4");
+        script.one("tlb:tlb_flush: pages:10 reason:remote IPI send (4)");
+        script.one("csd:csd_queue_cpu: cpu=1 callsite=on_each_cpu_cond_mask+0x20 func=flush_tlb_func csd=0x1");
+        let answers = if switches { (9, 9) } else { (1, 2) };
+        if switches {
+            script.at(1, (1, 2), &switch(2, 9));
+        }
+        script.at(1, answers, "csd:csd_function_entry: func=flush_tlb_func csd=0x1");
+        script.at(1, answers, "csd:csd_function_exit: func=flush_tlb_func csd=0x1");
+        let tally = run(script.one("syscalls:sys_exit_madvise: 0x0"), linux());
+        (tally.interrupts, tally.of(FlushReason::RemoteWrongCpu), tally.of(FlushReason::RemoteShootdown))
+    };
+    assert_eq!(wrong(true), (1, 1, 0));
+    assert_eq!(wrong(false), (1, 0, 1));
+}
+
 #[test]
 fn an_older_space_that_asked_others_had_been_elsewhere() {
     let older = |record: &str| {

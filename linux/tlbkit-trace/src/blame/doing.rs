@@ -142,7 +142,7 @@ impl Doings {
         gap_ns
     }
 
-    /// Whether the thread is in a call that creates a process with an address space of its own.
+    /// Whether the thread is in a call that creates a process with its own address space.
     pub(super) fn copies_memory(&self, tid: i32) -> bool {
         let call = self.threads.get(&tid).and_then(|doing| doing.call);
         call.is_some_and(|call| call.call == Syscall::Clone && call.args[0] & CLONE_VM == 0)
@@ -176,7 +176,7 @@ impl Doings {
 
     /// What the flush `event` is for. `cpu_ns` is the CPU time that its thread has used, in nanoseconds.
     ///
-    /// The stack decides where it shows anything: the kernel may do something of its own in the middle of anything, and
+    /// The stack decides where it shows anything: the kernel may do its own work in the middle of anything, and
     /// most system calls are not recorded. Without a stack the call decides, then a fault just before, then the thread.
     pub(super) fn purpose(&mut self, event: &Event, cpu_ns: u64, names: &Names) -> Purpose {
         let shown = event.stack.and_then(|stack| self.by_stack(stack, names));

@@ -26,7 +26,7 @@ pub enum Mapping {
     Anonymous,
     /// Shared memory without a file.
     Shared,
-    /// A file, or memory that has a name of its own. The name is [`Names::UNKNOWN`] if only the system call was
+    /// A file, or memory that has a name. The name is [`Names::UNKNOWN`] if only the system call was
     /// recorded.
     File(Name),
     /// The program's own file or its heap, known by its address alone.

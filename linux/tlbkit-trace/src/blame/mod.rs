@@ -34,7 +34,7 @@ use site::{Site, Sites};
 use std::collections::BTreeMap;
 use time::{People, Times};
 
-/// The most kinds of flushes that have rows of their own. All others share one row.
+/// The most kinds of flushes that are told apart. All others share one row.
 const MAX_ROWS: usize = 1 << 16;
 /// The number that stands for the processes of the row that is shared.
 const OTHERS: i32 = -2;
@@ -42,7 +42,7 @@ const OTHERS: i32 = -2;
 /// The flushes of one kind: by one process, for one purpose, of one kind of memory, from one caller.
 #[derive(Clone, Debug)]
 pub struct BlameRow {
-    /// The process that flushed. Its number is -2 in the row of all that have no row of their own.
+    /// The process that flushed. Its number is -2 in the row of all that have none.
     pub owner: Owner,
     /// What the flushes are for.
     pub why: Why,
@@ -178,7 +178,12 @@ pub struct Blame {
     calls: FxHashMap<u32, bool>,
     attribution: Attribution,
     has_flushes: bool,
+    /// The allocator of each process that has mapped the library of one.
+    allocators: FxHashMap<i32, &'static str>,
 }
+
+/// Libraries of allocators of memory, by a part of their files' names.
+const ALLOCATORS: [&str; 3] = ["libjemalloc", "libtcmalloc", "libmimalloc"];
 
 /// How many pages the range of a system call has; 0 of a call without one.
 fn named_pages(call: Syscall, args: &[u64; 5]) -> u64 {
@@ -204,7 +209,11 @@ impl Blame {
         }
         let (first, last) = self.span_ns.unwrap_or((event.time_ns, event.time_ns));
         self.span_ns = Some((first.min(event.time_ns), last.max(event.time_ns)));
-        if let EventKind::Map { .. } = event.kind {
+        if let EventKind::Map { file, .. } = event.kind {
+            let file = names.text(file);
+            if let Some(allocator) = ALLOCATORS.into_iter().find(|library| file.contains(library)) {
+                self.allocators.insert(event.pid, allocator);
+            }
             // Events of mappings come from the recorder, and do not say which thread runs.
             if self.doings.is_in_exec(event.tid) {
                 self.spaces.told_of_next(event, names);
@@ -440,6 +449,13 @@ impl Blame {
     #[must_use]
     pub fn attribution(&self) -> Attribution {
         self.attribution
+    }
+
+    /// The library of an allocator that a process has mapped: what it gives back no caller may tell, as such libraries
+    /// have no frame pointers.
+    #[must_use]
+    pub fn allocator(&self, pid: i32) -> Option<&'static str> {
+        self.allocators.get(&pid).copied()
     }
 
     /// Whether the trace has any event of a flush, also one of a switch of tasks.

@@ -87,7 +87,7 @@ impl Why {
         label.to_owned()
     }
 
-    /// Whether the kernel flushes for a purpose of its own, which may concern memory of any kind.
+    /// Whether the kernel flushes for its own purposes, which may concern memory of any kind.
     #[must_use]
     pub const fn is_the_kernels(self) -> bool {
         use Why::{Compaction, GroupReclaim, HugePages, NumaBalancing, Reclaim, SamePageMerging, Writeback};
@@ -133,7 +133,7 @@ impl Why {
 /// What the kernel's functions on a stack show.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Shown {
-    /// The kernel flushes for a purpose of its own.
+    /// The kernel flushes for its own purposes.
     Own(Why),
     /// A system call of the program, as [`Why::OtherCall`] or, if it is recorded, [`Why::Call`].
     Call(Why),

@@ -1,7 +1,7 @@
 //! Counts the functions that were called across CPUs: how often each was asked for, how often it ran, and how often it
 //! flushed.
 //!
-//! A function that has flushed is the kernel's flush handler, whatever its name is. So the targets of shootdowns can be
+//! A function that has flushed is the kernel's flush handler, under any name. So the targets of shootdowns can be
 //! counted even where the names of functions are hidden.
 
 use super::timing::Ended;

@@ -4,7 +4,7 @@ use crate::event::{Event, FlushReason};
 use crate::names::Names;
 use rustc_hash::FxHashMap;
 
-/// The most processes that have rows of their own. All others share one row.
+/// The most processes that are told apart. All others share one row.
 const MAX_PROCESSES: usize = 1 << 16;
 /// The number that stands for the processes which share a row.
 const OTHERS: i32 = -2;
@@ -13,7 +13,7 @@ const OTHERS: i32 = -2;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ProcessRow {
     /// Number of the process. It is -1 for flushes of threads that had already ended, and -2 for all processes without
-    /// a row of their own.
+    /// their own row.
     pub pid: i32,
     /// The last name of its main thread, or of another of its threads if the main thread's name is not known.
     pub comm: String,
@@ -110,7 +110,7 @@ mod tests {
         let rows = processes.by_name();
         let rows: Vec<_> = rows.iter().map(|row| (row.comm.as_str(), row.processes, row.total())).collect();
         assert_eq!(rows, [("cc1", 3, 5), ("make", 1, 3)]);
-        assert_eq!(processes.rows()[0].pid, 1, "each still has a row of its own");
+        assert_eq!(processes.rows()[0].pid, 1, "each still has its row");
     }
 
     #[test]

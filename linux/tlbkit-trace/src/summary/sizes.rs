@@ -3,7 +3,7 @@
 use crate::event::FlushSize;
 use std::collections::BTreeMap;
 
-/// The largest size with a row of its own, in pages. Larger flushes share that row. No kernel flushes so many pages one
+/// The largest size that has its own row, in pages. Larger flushes share that row. No kernel flushes so many pages one
 /// by one.
 const MAX_PAGES: u64 = 1 << 12;
 

@@ -48,7 +48,7 @@ fn processes_and_time_add_up_to_the_whole() {
 #[test]
 fn timed_flushes_are_those_that_ran_as_functions() {
     let (summary, _) = summary(BUILD);
-    // Flushes between begin and end of flush_tlb_func on the same CPU, counted in the text by a script of its own.
+    // Flushes between begin and end of flush_tlb_func on the same CPU, counted in the text by another script.
     let timed = |reason| summary.sizes(reason).rows().iter().map(|row| row.timed).sum::<u64>();
     assert_eq!(FlushReason::ALL.map(timed), [95, 0, 0, 686, 0, 74]);
     let flush = summary.calls().into_iter().find(|row| row.flushes > 0).expect("the kernel's flush handler");

@@ -14,8 +14,6 @@ const GAP: &str = "in a guest, a CPU that the host had taken away finds a gap at
     everything instead of pages: no event says which CPUs those were";
 const OVERTAKEN: &str = "another CPU's flush had overtaken these, or they were for page tables alone, which shared \
     memory had freed: Linux records 0 pages of both, and a replay has neither";
-const BETWEEN: &str = "a request that comes between a switch and the flush of that switch finds its CPU gone; a replay \
-    switches at once";
 const ARGUMENTS: &str =
     "an exec moves the pages of a program's arguments and environment, whose number no event tells: one is taken";
 const ALONE: &str = "only some processes were recorded, and who else ran on their CPUs is not known";
@@ -49,7 +47,6 @@ fn reason(row: &Agreement) -> Option<&'static str> {
         | (ComparedCount::OwnPage | ComparedCount::OwnFew | ComparedCount::OwnMore, true) => Some(GAP),
         (ComparedCount::OwnFew, false) => Some(ARGUMENTS),
         (ComparedCount::Interrupts | ComparedCount::Answer | ComparedCount::WrongCpu, true) => Some(TAKEN_AWAY),
-        (ComparedCount::WrongCpu, false) => Some(BETWEEN),
         (ComparedCount::Interrupts | ComparedCount::Asking, false) => Some(OLDER),
         _ => None,
     }

@@ -267,7 +267,7 @@ pub(super) const AFTER_INPUT: &str = "--after-input";
 
 /// A process that puts the machine back if this program is killed by a signal that it cannot catch.
 ///
-/// The guardian is this program once more, in a process group of its own. It waits for the end of a pipe whose other
+/// The guardian is this program once more, in its own process group. It waits for the end of a pipe whose other
 /// end only this process holds. When this process ends, for whatever reason, the guardian looks for a journal: there is
 /// none if all is well.
 ///

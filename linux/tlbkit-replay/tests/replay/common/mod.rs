@@ -16,7 +16,7 @@ impl Script {
         self.named("prog", cpu, who, event)
     }
 
-    /// The same, of a thread with a name of its own.
+    /// The same, of a thread with another name.
     pub(crate) fn named(&mut self, comm: &str, cpu: u32, (pid, tid): (i32, i32), event: &str) -> &mut Self {
         self.time_ns += 1000;
         let (seconds, ns) = (1 + self.time_ns / 1_000_000_000, self.time_ns % 1_000_000_000);
