@@ -33,8 +33,8 @@ impl Deducer {
         }
     }
 
-    /// The event's thread queues the call `csd` for `cpu`. It asks for a flush if the thread has just begun to ask other
-    /// CPUs.
+    /// The event's thread queues the call `csd` for `cpu`. It asks for a flush if the thread has just begun to ask
+    /// other CPUs.
     pub(super) fn send(&mut self, event: &Event, cpu: u32, csd: u64) {
         if self.tasks.get(&event.tid).is_some_and(|task| task.is_asking) {
             // Until the answer begins the CPU may be switched, so the answer decides if it was recorded.
@@ -53,7 +53,7 @@ impl Deducer {
         }
     }
 
-    /// Notes that the flush for which the thread `asking` waits trims the CPU set, if `cpu` runs another program by now.
+    /// Notes that the flush for which the thread `asking` waits trims the CPU set, if `cpu` runs another program now.
     fn find_gone(&mut self, cpu: u32, asking: i32) {
         let target = self.running.get(cpu as usize).copied().flatten().filter(|&tid| self.is_program(tid));
         let Some(asking_task) = self.tasks.get(&asking) else { return };
