@@ -248,3 +248,23 @@ fn inv_1_without_batching_frames_still_wait_for_the_end() {
     world.finish(0, gather);
     assert_eq!(world.touch(0, USER), None);
 }
+
+#[test]
+fn inv_1_a_gather_that_is_used_again_flushes_each_time_and_then_holds_nothing() {
+    let world = alone(Batching::Range, CEILING);
+    let mut gather = TlbGather::new(Translations::OfSpace(world.at(0)), Vec::new());
+    for (round, pages) in [2_u64, 1, 0].into_iter().enumerate() {
+        let named: Vec<_> = (0..pages).map(|page| USER + page * 4096).collect();
+        for &va in &named {
+            gather.unmap(&world.cpu(0), VirtAddr(va), Stride::Page4K, Scope::Local, Reason::RemovePte, round);
+        }
+        assert_eq!(gather.held() as u64, pages);
+        let mut freed = Vec::new();
+        gather.flush_and_reuse(&world.cpu(0), |frames| freed.append(frames));
+        assert_eq!(freed, vec![round; named.len()]);
+        assert_eq!((gather.held(), gather.is_empty()), (0, true));
+        let log = world.log(0);
+        assert_eq!(invlpgs(&log), named, "what was flushed in an earlier round is not flushed again");
+        world.forget_logs();
+    }
+}
