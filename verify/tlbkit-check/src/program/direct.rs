@@ -87,7 +87,7 @@ const FIRST_OWN: u64 = 1;
 impl<'k> World<'k> {
     /// Enters a tree in the kernel half, or in `space`, unless there is one.
     pub(super) fn enter_tree(&self, space: Option<usize>, leaves: Leaves) {
-        let slot = self.kernel.tree(space.is_some());
+        let slot = self.kernel.tree(space);
         let Some(top) = self.top_entry(space) else { return };
         if slot.get().is_some() {
             return;
@@ -126,7 +126,7 @@ impl<'k> World<'k> {
 
     /// Takes the tree of the kernel half out, or that of `space`, flushes, and frees it.
     pub(super) fn take_tree(&self, cpu: usize, space: Option<usize>, by: TakenBy) {
-        let slot = self.kernel.tree(space.is_some());
+        let slot = self.kernel.tree(space);
         let Some(tree) = slot.get().filter(|tree| tree.space == space && !self.kernel.is_tree_used()) else { return };
         slot.set(None);
         let range = range_of(space);
@@ -160,7 +160,7 @@ impl<'k> World<'k> {
                 space => space,
             },
         };
-        let Some(tree) = self.kernel.tree(space.is_some()).get().filter(|tree| tree.space == space) else { return };
+        let Some(tree) = self.kernel.tree(space).get().filter(|tree| tree.space == space) else { return };
         self.kernel.use_tree();
         let index = FIRST_OWN + cpu as u64;
         let (entry, va) = (PhysAddr(tree.lower.0 + 8 * index), VirtAddr(range_of(space).start + index * PAGE_BYTES));
@@ -183,7 +183,7 @@ impl<'k> World<'k> {
 
     /// Takes the right to write from the page that everybody uses, and flushes that; or gives it back.
     pub(super) fn protect_tree(&self, cpu: usize, space: usize) {
-        let Some(tree) = self.kernel.tree(true).get().filter(|tree| tree.space == Some(space)) else { return };
+        let Some(tree) = self.kernel.tree(Some(space)).get().filter(|tree| tree.space == Some(space)) else { return };
         self.kernel.use_tree();
         let old = Pte(self.bus().load(tree.lower));
         if old.has(Pte::WRITE) {
@@ -199,8 +199,8 @@ impl<'k> World<'k> {
 
     /// Gives back what there is when all programs are over.
     pub(super) fn take_trees(&self) {
-        for is_of_space in [false, true] {
-            if let Some(tree) = self.kernel.tree(is_of_space).get() {
+        for tree in self.kernel.trees() {
+            if let Some(tree) = tree.get() {
                 self.take_tree(0, tree.space, TakenBy::Gather);
             }
         }

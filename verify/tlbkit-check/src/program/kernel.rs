@@ -152,9 +152,14 @@ impl Kernel {
         self.windows_lock.set(false);
     }
 
-    /// Where the tree of a space is kept, or that of the kernel half.
-    pub(super) fn tree(&self, is_of_space: bool) -> &Cell<Option<Tree>> {
-        &self.trees[usize::from(is_of_space)]
+    /// Where the tree of `space` is kept, which all spaces share, or that of the kernel half.
+    pub(super) fn tree(&self, space: Option<usize>) -> &Cell<Option<Tree>> {
+        &self.trees[usize::from(space.is_some())]
+    }
+
+    /// Both places.
+    pub(super) fn trees(&self) -> &[Cell<Option<Tree>>] {
+        &self.trees
     }
 
     /// A CPU changes a page of its own: no tree goes from here on.
