@@ -2,7 +2,9 @@
 
 use crate::deviation::Deviation;
 use crate::protocol::Protocol;
-use crate::state::{AsidEntry, Change, CpuNumber, FIRST, Generation, Half, Mailbox, Presence, Request, SECOND, State};
+use crate::state::{
+    ASIDS, AsidEntry, Change, CpuNumber, FIRST, Generation, Half, Mailbox, Presence, Request, SECOND, State,
+};
 use crate::step::Step;
 
 impl Protocol {
@@ -56,8 +58,14 @@ impl Protocol {
             return Self::carry_out_for_batch(state, cpu, request);
         }
         let newest = state.spaces[request.space].generation;
+        let is_shared = state.spaces[request.space].is_shared;
         let this = &mut state.cpus[cpu];
         if this.own_presence == Presence::Running(request.id) {
+            if is_shared {
+                return if this.asid != ASIDS {
+                    this.then(&[Step::Follow])
+                };
+            }
             if request.generation > this.asids[this.asid].generation {
                 this.then(&[Step::FlushLoaded(request, newest)]);
             }
@@ -70,9 +78,17 @@ impl Protocol {
 
     /// What a batch requests: the loaded space up to its newest generation, whichever it is.
     fn carry_out_for_batch(state: &mut State, cpu: CpuNumber, request: Request) {
-        let newest = state.spaces[state.cpus[cpu].root.space].generation;
+        let (newest, is_shared) = {
+            let loaded = &state.spaces[state.cpus[cpu].root.space];
+            (loaded.generation, loaded.is_shared)
+        };
         let this = &mut state.cpus[cpu];
         let is_running = matches!(this.own_presence, Presence::Running(_));
+        if is_running && is_shared {
+            return if this.asid != ASIDS {
+                this.then(&[Step::Follow])
+            };
+        }
         if is_running && this.asids[this.asid].generation < newest {
             this.then(&[Step::FlushLoaded(request, newest)]);
         }

@@ -3,6 +3,7 @@
 
 use crate::deviation::Deviation;
 use crate::protocol::Protocol;
+use crate::shared::{Invlpgb, all_cpus};
 use crate::state::{
     Batch, Change, CpuNumber, FIRST, ITEMS, Mailbox, NEVER, OTHER_PAGE, PAGE, Request, SPACES, SpaceNumber, State, Then,
 };
@@ -44,6 +45,12 @@ impl Protocol {
     fn advance_named(&self, state: &mut State, cpu: CpuNumber, number: SpaceNumber) {
         let generation = self.next_generation(state, cpu, number, Change::Page(PAGE));
         state.batch.named[number] = generation;
+        let space = &state.spaces[number];
+        if space.is_shared && !self.deviates(Deviation::BatchForgetsShared) {
+            state.batch.has_shared = true;
+            // The set is of no interest: the step that reads it does not come.
+            state.cpus[cpu].steps.pop();
+        }
     }
 
     /// `TlbBatch::flush`. The batch is the caller's own: no other CPU has it.
@@ -51,13 +58,21 @@ impl Protocol {
         let batch = std::mem::take(&mut state.batch);
         let change = Change::Loaded(batch.spaces);
         let request = Request { space: 0, id: 0, generation: NEVER, change, is_trim: false };
-        let mut steps = vec![Step::ReadUnion(request, batch.cpus), Step::CarryOut(request), Step::Wait(FIRST)];
+        let mut steps = if batch.has_shared {
+            vec![Step::Reach(Invlpgb::ALL, all_cpus(state))]
+        } else {
+            vec![Step::ReadUnion(request, batch.cpus), Step::CarryOut(request), Step::Wait(FIRST)]
+        };
         let named = (0..SPACES).filter(|space| batch.spaces & 1 << space != 0);
         let settle = named.clone().filter(|_| !self.deviates(Deviation::BatchOwesNothing)).map(Step::Settle);
         let at = if self.deviates(Deviation::SettlesTooEarly) { 0 } else { steps.len() };
         steps.splice(at..at, settle);
         steps.extend(named.map(|space| {
             let (id, generation) = (state.spaces[space].id, batch.named[space]);
+            if batch.has_shared {
+                // No ASID is brought up to the generation, and what was cached under any is gone.
+                return Step::Drained(space, state.spaces[space].history[usize::from(generation) - 1]);
+            }
             Step::Return(Request { space, id, generation, change: Change::Page(PAGE), is_trim: false })
         }));
         state.cpus[cpu].then(&steps);
@@ -79,8 +94,14 @@ impl Protocol {
     fn look_owed(&self, state: &mut State, cpu: CpuNumber, space: SpaceNumber, found: [u8; ITEMS]) {
         let (id, is_owed) = (state.spaces[space].id, state.spaces[space].owed != 0);
         let request = Request { space, id, generation: NEVER, change: Change::Everything, is_trim: false };
-        let flush = is_owed.then_some(Step::LookAlone(request, Then::Wait));
-        let steps: Vec<Step> = flush.into_iter().chain([Step::Drained(space, found)]).collect();
+        let mut steps = Vec::new();
+        if is_owed && state.spaces[space].is_shared {
+            steps.extend(self.broadcast(state, request));
+        }
+        if is_owed && (!state.spaces[space].is_shared || state.spaces[space].is_moving) {
+            steps.push(Step::LookAlone(request, Then::Wait));
+        }
+        steps.push(Step::Drained(space, found));
         state.cpus[cpu].then(&steps);
     }
 

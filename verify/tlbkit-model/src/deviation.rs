@@ -108,4 +108,24 @@ deviations! {
     EndLeftToHost in "a guest, end" breaks DEAD;
     /// A batch does not interrupt a CPU in the middle of a switch.
     BatchSkipsSwitching in "a batch, two spaces" breaks NOBODY_MISSED;
+    /// A space is said to have moved while CPUs still run it under PCIDs of their own.
+    MovesWithoutRound in "shared, flushed" breaks USE;
+    /// The move leaves CPUs alone that hold the space lazily.
+    MoveLeavesLazy in "shared, lazy" breaks WALK;
+    /// A flush that finds the space moving asks nobody.
+    MovingNotAsked in "shared, flushed" breaks USE;
+    /// A flush reads whether the space has a PCID before it advances the generation.
+    PcidReadApart in "shared, joined" breaks USE;
+    /// A PCID that was given back is given out as it is.
+    PcidNotFlushed in "shared, given back" breaks PCIDS;
+    /// It is given back while CPUs still hold its space.
+    PcidGivenBackEarly in "shared, given back" breaks PCIDS;
+    /// A flush returns before its INVLPGBs have arrived: its TLBSYNC was another CPU's.
+    SyncsElsewhere in "shared, flushed" breaks USE;
+    /// INVLPGB does not name the user half.
+    UserHalfNotNamed in "shared, isolated" breaks USE;
+    /// INVLPGB keeps the paths to a table that is freed.
+    PathsKept in "shared, lazy" breaks WALK;
+    /// A batch does not flush what CPUs hold under the PCID that they share.
+    BatchForgetsShared in "shared, a batch" breaks USE;
 }

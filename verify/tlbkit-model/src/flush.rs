@@ -18,6 +18,9 @@ impl Protocol {
             return Self::begin_revoking(state, cpu, space, change, Then::Wait);
         }
         state.spaces[space].is_dying = true;
+        if self.deviates(Deviation::PcidGivenBackEarly) {
+            state.is_taken &= !state.spaces[space].is_shared;
+        }
         if !self.is_counted() && !self.deviates(Deviation::DestroyInterruptsNobody) {
             state.cpus[cpu].then(&[Step::Advance(space, change, Then::Wait), Step::Ended(space)]);
         } else if state.spaces[space].lazy_references == 0 {
@@ -31,6 +34,7 @@ impl Protocol {
     }
 
     pub(crate) fn change_table(state: &mut State, cpu: CpuNumber, space: SpaceNumber, change: Change) {
+        state.cpus[cpu].finds_shared = state.spaces[space].is_shared;
         let version = state.spaces[space].versions.iter().max().map_or(0, |newest| newest + 1);
         for &item in change.items() {
             state.cpus[cpu].store(Store::Table(space, item, version));
@@ -44,7 +48,16 @@ impl Protocol {
             _ => false,
         };
         let request = Request { space: number, id: state.spaces[number].id, generation, change, is_trim };
-        state.cpus[cpu].then(&[Step::LookAlone(request, then)]);
+        if !self.is_broadcast(state, cpu, request) {
+            return state.cpus[cpu].then(&[Step::LookAlone(request, then)]);
+        }
+        let mut steps = self.broadcast(state, request);
+        let is_moving = state.spaces[number].is_moving && !self.deviates(Deviation::MovingNotAsked);
+        steps.push(if is_moving { Step::LookAlone(request, then) } else { Step::Return(request) });
+        if self.deviates(Deviation::SyncsElsewhere) {
+            steps.rotate_right(1);
+        }
+        state.cpus[cpu].then(&steps);
     }
 
     /// A locked addition, which is a full barrier on x86: its steps wait for an empty store buffer.
@@ -132,6 +145,7 @@ impl Protocol {
         let target = unread.trailing_zeros() as CpuNumber;
         let seen = state.cpus[target].presence;
         let must_interrupt = match request.change {
+            Change::Move if self.deviates(Deviation::MoveLeavesLazy) && matches!(seen, Presence::Lazy(_)) => false,
             Change::Loaded(spaces) => self.must_interrupt_for_batch(state, seen, spaces),
             _ => self.must_interrupt(seen, &request),
         };

@@ -34,6 +34,8 @@ pub enum Task {
     FlushBatch,
     /// An entry of a space is looked for, and found gone.
     Drain(SpaceNumber),
+    /// A space is to have the PCID that all CPUs share.
+    Share(SpaceNumber),
 }
 
 impl Task {
@@ -51,7 +53,8 @@ impl Task {
             Self::Flush(_, Change::Page(_)) => &mut budget.pages,
             Self::Flush(_, Change::Everything) => &mut budget.wholes,
             Self::Flush(_, Change::Table) => &mut budget.tables,
-            Self::Flush(_, Change::Destroy | Change::Loaded(_)) => &mut budget.destroys,
+            Self::Share(_) => &mut budget.shares,
+            Self::Flush(_, Change::Destroy | Change::Move | Change::Loaded(_)) => &mut budget.destroys,
         }
     }
 
@@ -67,6 +70,7 @@ impl Task {
             .chain((0..ISSUED).map(Self::WaitFor))
             .chain((0..SPACES).map(Self::Name))
             .chain([Self::FlushBatch, Self::Drain(0)])
+            .chain((0..SPACES).map(Self::Share))
     }
 
     /// True if the CPU's program does not go on afterwards.
@@ -96,6 +100,7 @@ impl Protocol {
                 is_allowed && is_alive(space) && !self.is_locked(state, space) && !is_being_named(state)
             }
             Task::Drain(space) => is_alive(space) && !self.is_locked(state, space),
+            Task::Share(space) => cpu < self.world.initiators && space < self.world.flushed_spaces && is_alive(space),
             Task::Flush(space, _) | Task::Issue(space, _) => {
                 let may_revoke = cpu < self.world.initiators && space < self.world.flushed_spaces;
                 may_revoke && is_alive(space) && !self.is_locked(state, space)
@@ -123,7 +128,11 @@ fn is_in_use(state: &State, number: SpaceNumber) -> bool {
             | Step::Advance(space, ..)
             | Step::Settle(space)
             | Step::LookOwed(space, _)
-            | Step::Drained(space, _) => space == number,
+            | Step::Drained(space, _)
+            | Step::BeginMove(space)
+            | Step::TakePcid(space)
+            | Step::NamePcid(space)
+            | Step::EndMove(space) => space == number,
             Step::LookAlone(request, _) | Step::Return(request) => request.space == number,
             _ => false,
         };

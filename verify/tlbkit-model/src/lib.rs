@@ -21,6 +21,7 @@ mod ready;
 pub mod request;
 mod ring;
 pub mod rules;
+mod shared;
 pub mod state;
 pub mod step;
 mod switch;

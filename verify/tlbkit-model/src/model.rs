@@ -51,6 +51,7 @@ fn fresh_cpu() -> Cpu {
         next_asid: 0,
         asid: 0,
         newest: 0,
+        finds_shared: false,
         has_joined: false,
         pending_user: 0,
         root: Root { id: 0, space: 0, pcid: 0, half: Half::Kernel },
@@ -104,6 +105,12 @@ impl Protocol {
             Step::ForgetInbox => state.cpus[cpu].inbox = 0,
             Step::ForgetOutbox(senders) => Self::forget_outbox(state, cpu, senders),
             Step::Restart => Self::restart(state, cpu),
+            Step::BeginMove(space) => self.begin_move(state, cpu, space),
+            Step::TakePcid(space) => self.take_pcid(state, cpu, space),
+            Step::Reach(what, cpus) => Self::reach(state, cpu, what, cpus),
+            Step::NamePcid(space) => state.spaces[space].is_shared = true,
+            Step::EndMove(space) => state.spaces[space].is_moving = false,
+            Step::Follow => Self::follow(state, cpu),
             of_a_batch => self.step_batch(state, cpu, of_a_batch),
         }
         let this = &mut state.cpus[cpu];
@@ -143,6 +150,7 @@ impl Protocol {
             Task::Name(space) => self.begin_naming(state, cpu, space),
             Task::FlushBatch => self.begin_batch_flush(state, cpu),
             Task::Drain(space) => Self::begin_drain(state, cpu, space),
+            Task::Share(space) => state.cpus[cpu].then(&[Step::BeginMove(space)]),
         }
     }
 
@@ -163,6 +171,7 @@ impl Protocol {
             next_id: SPACES as Id + 1,
             pending: Vec::new(),
             batch: Batch::default(),
+            is_taken: false,
             budget: Budget { switches: self.world.before.len() as u8, ..Default::default() },
             fault: None,
         };

@@ -40,19 +40,20 @@ pub fn all() -> Vec<Property<Protocol>> {
 }
 
 /// INV-2: a CPU that has looked at the generation, and goes on with the space, knows of every flush that has returned.
+/// Under the PCID that all CPUs share it need not: those flushes have reached it.
 fn is_up_to_date(state: &State, cpu: &Cpu) -> bool {
     let is_bound = |step: &Step| matches!(step, Step::MarkRunning(_));
     if cpu.is_spared {
         return true; // its host has done what its ASIDs do not know of
     }
     if let Some(Step::LoadRoot(to)) = cpu.steps.last() {
-        return cpu.newest >= state.spaces[*to].completed;
+        return cpu.finds_shared || cpu.newest >= state.spaces[*to].completed;
     }
     if !cpu.steps.is_empty() && !cpu.steps.last().is_some_and(is_bound) {
         return true;
     }
     let Presence::Running(id) = cpu.own_presence else { return true };
-    let known = cpu.asids[cpu.asid].generation;
+    let Some(AsidEntry { generation: known, .. }) = cpu.asids.get(cpu.asid).copied() else { return true };
     state.space_named(id).is_none_or(|space| known >= state.spaces[space].completed)
 }
 
@@ -145,7 +146,8 @@ fn touches_no_dead(_: &Protocol, state: &State) -> bool {
 }
 
 fn is_about_to_keep(cpu: &Cpu) -> bool {
-    matches!(cpu.steps.last(), Some(Step::LoadRoot(_))) && cpu.asids[cpu.asid].generation == cpu.newest
+    matches!(cpu.steps.last(), Some(Step::LoadRoot(_)))
+        && cpu.asids.get(cpu.asid).is_some_and(|asid| asid.generation == cpu.newest)
 }
 
 fn flush_meets_switch(_: &Protocol, state: &State) -> bool {

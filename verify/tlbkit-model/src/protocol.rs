@@ -42,6 +42,7 @@ impl Protocol {
     pub(crate) fn end(&self, state: &mut State, space: SpaceNumber) {
         let id = if self.deviates(Deviation::IdReused) { state.spaces[space].id } else { state.next_id };
         state.next_id += 1;
+        state.is_taken &= !state.spaces[space].is_shared;
         state.spaces[space] = Space::fresh(id);
     }
 }

@@ -20,6 +20,12 @@ const fn needs_empty_buffer(step: &Step) -> bool {
             | Step::Settle(_)
             | Step::AskHost { .. }
             | Step::MarkLate(_)
+            | Step::BeginMove(_)
+            | Step::TakePcid(_)
+            | Step::Reach(..)
+            | Step::NamePcid(_)
+            | Step::EndMove(_)
+            | Step::Follow
             | Step::Hint(_)
             | Step::TakeInbox
             | Step::Acknowledge(..)
@@ -53,6 +59,11 @@ const fn is_interruptible(step: &Step) -> bool {
             | Step::Settle(_)
             | Step::LookOwed(..)
             | Step::Drained(..)
+            | Step::BeginMove(_)
+            | Step::TakePcid(_)
+            | Step::Reach(..)
+            | Step::NamePcid(_)
+            | Step::EndMove(_)
             | Step::Ended(_)
     )
 }

@@ -37,6 +37,8 @@ pub enum Change {
     Table,
     /// The space ends.
     Destroy,
+    /// The space gets the PCID that all CPUs share: those that hold it leave the one that they had.
+    Move,
     /// What a batch named in these spaces, as bits, is flushed: whatever is loaded, up to its newest generation.
     Loaded(u8),
 }
@@ -48,12 +50,12 @@ impl Change {
             Self::Page(_) => &[OTHER_PAGE],
             Self::Everything => &[PAGE, OTHER_PAGE],
             Self::Table => &[PAGE, TABLE],
-            Self::Destroy | Self::Loaded(_) => &[],
+            Self::Destroy | Self::Move | Self::Loaded(_) => &[],
         }
     }
 
     const fn frees_tables(self) -> bool {
-        matches!(self, Self::Table | Self::Destroy)
+        matches!(self, Self::Table | Self::Destroy | Self::Move)
     }
 }
 
@@ -78,7 +80,7 @@ impl Request {
         match self.change {
             Change::Page(page) => Some(page),
             Change::Table => Some(PAGE),
-            Change::Everything | Change::Destroy | Change::Loaded(_) => None,
+            Change::Everything | Change::Destroy | Change::Move | Change::Loaded(_) => None,
         }
     }
 

@@ -13,8 +13,10 @@ use crate::step::Step;
 pub const SPACES: usize = 2;
 /// Most ASIDs of a CPU.
 pub const ASIDS: usize = 2;
-/// PCIDs of one half: the kernel's, then one for each ASID.
-pub const PCIDS: usize = ASIDS + 1;
+/// The PCID that all CPUs can share: it comes after those of a CPU's own ASIDs.
+pub const SHARED: usize = ASIDS + 1;
+/// PCIDs of one half: the kernel's, then one for each ASID, then the one that all share.
+pub const PCIDS: usize = SHARED + 1;
 /// Most mailboxes of a CPU; most worlds have the first alone.
 pub const RING: usize = 2;
 
@@ -43,6 +45,10 @@ pub struct Space {
     pub id: Id,
     /// Memory: how many revocations there have been.
     pub generation: Generation,
+    /// Memory, in the same word: all CPUs use the PCID that they can share for it.
+    pub is_shared: bool,
+    /// Memory, in the same word: it is being given that PCID.
+    pub is_moving: bool,
     /// Memory: the CPUs that may hold its translations.
     pub members: u8,
     /// Memory: what a page walk finds.
@@ -67,6 +73,8 @@ impl Space {
         Self {
             id,
             generation: 1,
+            is_shared: false,
+            is_moving: false,
             members: 0,
             versions: [0; ITEMS],
             lazy_references: 0,
@@ -146,6 +154,8 @@ pub struct Batch {
     pub spaces: u8,
     /// The CPUs that were in the set of one of them.
     pub cpus: u8,
+    /// One of them has the PCID that all CPUs share.
+    pub has_shared: bool,
     /// Ghost: the generation of the last revocation, by space.
     pub named: [Generation; SPACES],
 }
@@ -217,10 +227,12 @@ pub struct Cpu {
     pub asids: [AsidEntry; ASIDS],
     /// The ASID to recycle next.
     pub next_asid: usize,
-    /// The loaded ASID, or the one about to be.
+    /// The loaded ASID, or the one about to be; [`ASIDS`] for the PCID that all CPUs share.
     pub asid: usize,
     /// The generation that it read for its next load.
     pub newest: Generation,
+    /// With it, it read that the space has the PCID that all CPUs share.
+    pub finds_shared: bool,
     /// Ghost: it had been seen to join, and to switch, when it read that.
     pub has_joined: bool,
     /// User halves that are flushed on the way out, by ASID.
@@ -267,6 +279,8 @@ pub struct Budget {
     pub drains: u8,
     /// The flush that frees the page table.
     pub tables: u8,
+    /// The kernel asks for the PCID that all CPUs share.
+    pub shares: u8,
     /// The end of a space, and the birth of the next.
     pub destroys: u8,
     /// A CPU is taken out; it may come back.
@@ -288,6 +302,8 @@ pub struct State {
     pub pending: Vec<Pending>,
     /// The batch that is being named.
     pub batch: Batch,
+    /// Memory: a space has the PCID that all CPUs can share, or is about to get it.
+    pub is_taken: bool,
     /// What is left to do.
     pub budget: Budget,
     /// Ghost: the first rule that a step broke.

@@ -1,6 +1,7 @@
 //! The steps of a CPU.
 
 use crate::request::{Asked, Change, CpuNumber, Generation, ITEMS, Id, Mailbox, Request, SpaceNumber, Then};
+use crate::shared::Invlpgb;
 
 /// One step of what a CPU does: at most one access to memory that others share, and what follows from it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -144,6 +145,24 @@ pub enum Step {
     /// The look, or the flush that it called for, is over.
     /// Stands for `drain` of `flush/batch.rs`.
     Drained(SpaceNumber, [u8; ITEMS]),
+    /// Says that the space is being given the PCID that all CPUs share, unless it has it, or somebody else is at it.
+    /// Stands for `begin_move` of `space/shared.rs`.
+    BeginMove(SpaceNumber),
+    /// Takes that PCID, if no space has it.
+    /// Stands for `take` of `space/shared.rs`, and for `share_pcid` of `flush/broadcast.rs`.
+    TakePcid(SpaceNumber),
+    /// An INVLPGB arrives at the first of these CPUs. TLBSYNC is over when it has arrived at all.
+    /// Stands for `broadcast` and `announce_by_broadcast` of `flush/broadcast.rs`.
+    Reach(Invlpgb, u8),
+    /// Says that CPUs load the space under that PCID from now on.
+    /// Stands for `name_pcid` of `space/shared.rs`.
+    NamePcid(SpaceNumber),
+    /// Says that none runs it under another one any more.
+    /// Stands for `end_move` of `space/shared.rs`.
+    EndMove(SpaceNumber),
+    /// Loads the running space under that PCID.
+    /// Stands for `follow` of `flush/broadcast.rs`, and for `load_shared` of `switch/mod.rs`.
+    Follow,
     /// The space has ended.
     /// Stands for `destroy` of `space/end.rs`.
     Ended(SpaceNumber),

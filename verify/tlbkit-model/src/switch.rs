@@ -4,7 +4,7 @@ use tlbkit::Lazy;
 
 use crate::deviation::Deviation;
 use crate::protocol::Protocol;
-use crate::state::{AsidEntry, CpuNumber, Fault, Half, Id, Presence, Root, SpaceNumber, State, Store};
+use crate::state::{ASIDS, AsidEntry, CpuNumber, Fault, Half, Id, Presence, Root, SpaceNumber, State, Store};
 use crate::step::Step;
 
 impl Protocol {
@@ -100,13 +100,17 @@ impl Protocol {
     pub(crate) fn read_generation(&self, state: &mut State, cpu: CpuNumber, to: SpaceNumber) {
         let space = &state.spaces[to];
         let is_member = space.members & 1 << cpu != 0;
-        let newest = space.generation;
+        let (newest, is_shared) = (space.generation, space.is_shared);
         let cpu = &mut state.cpus[cpu];
         cpu.newest = newest;
+        cpu.finds_shared = is_shared;
         cpu.has_joined = is_member && cpu.presence == Presence::Switching;
     }
 
     pub(crate) fn load_root(&self, state: &mut State, cpu: CpuNumber, to: SpaceNumber) {
+        if std::mem::take(&mut state.cpus[cpu].finds_shared) {
+            return Self::load_shared(state, cpu, to);
+        }
         let root = self.root_of(state, cpu, to);
         let this = &mut state.cpus[cpu];
         let (newest, has_joined) = (std::mem::take(&mut this.newest), std::mem::take(&mut this.has_joined));
@@ -149,6 +153,10 @@ impl Protocol {
     pub(crate) fn recheck(&self, state: &mut State, cpu: CpuNumber, to: SpaceNumber) {
         let newest = state.spaces[to].generation;
         let uncount = self.is_counted().then_some(Step::Uncount(to, state.spaces[to].id));
+        if state.cpus[cpu].asid == ASIDS {
+            let steps: Vec<Step> = uncount.into_iter().collect();
+            return state.cpus[cpu].then(&steps);
+        }
         let this = &mut state.cpus[cpu];
         let reload = (this.asids[this.asid].generation != newest).then_some(Step::Reload(newest));
         let steps: Vec<Step> = uncount.into_iter().chain(reload).collect();
@@ -169,7 +177,7 @@ impl Protocol {
     pub(crate) fn exit_to_user(state: &mut State, cpu: CpuNumber) {
         let this = &mut state.cpus[cpu];
         let (root, bit) = (Root { half: Half::User, ..this.root }, 1 << this.asid);
-        let is_owed = this.pending_user & bit != 0;
+        let is_owed = this.pending_user & bit != 0 && this.asid != ASIDS;
         this.pending_user &= !bit;
         if is_owed { state.load_flushing(cpu, root) } else { state.load_keeping(cpu, root) }
     }

@@ -1,6 +1,8 @@
 //! What is explored: how many CPUs, under which policy, from where, and how much may happen.
 
-use tlbkit::{CpuSetUpkeep, HostFlush, Isolation, Lazy, LazyReferences, LocalFlush, Policy, Tags, UserFlush};
+use tlbkit::{
+    Broadcast, CpuSetUpkeep, HostFlush, Isolation, Lazy, LazyReferences, LocalFlush, Policy, Tags, UserFlush,
+};
 
 use crate::deviation::Deviation;
 use crate::state::{Budget, CpuNumber, RING, SpaceNumber};
@@ -85,6 +87,7 @@ const NOTHING: Budget = Budget {
     batches: 0,
     drains: 0,
     tables: 0,
+    shares: 0,
     destroys: 0,
     absences: 0,
     preemptions: 0,
@@ -98,6 +101,7 @@ fn kept() -> Policy {
         cpu_set: CpuSetUpkeep::Trimmed { every: 0 },
         local_flush: LocalFlush::WhileRemote,
         isolation: Isolation::Off,
+        broadcast: Broadcast::Off,
         ..Policy::default()
     }
 }
@@ -122,9 +126,15 @@ fn trimmed() -> Policy {
     Policy { cpu_set: CpuSetUpkeep::Trimmed { every: 2 }, ..kept() }
 }
 
+/// The kernel alone says which spaces get a PCID that all CPUs share.
+fn broadcast() -> Policy {
+    Policy { broadcast: Broadcast::From { cpus: u32::MAX }, ..kept() }
+}
+
 const APART: &[(CpuNumber, SpaceNumber)] = &[(0, 0), (1, 1)];
 const TOGETHER: &[(CpuNumber, SpaceNumber)] = &[(0, 0), (1, 0)];
 const BOTH_KNOWN: &[(CpuNumber, SpaceNumber)] = &[(0, 0), (1, 0), (1, 1)];
+const CROSSED: &[(CpuNumber, SpaceNumber)] = &[(0, 0), (1, 0), (0, 1)];
 const ALL_TOGETHER: &[(CpuNumber, SpaceNumber)] = &[(0, 0), (1, 0), (2, 0)];
 const ONE_APART: &[(CpuNumber, SpaceNumber)] = &[(0, 0), (1, 0), (2, 0), (2, 1)];
 
@@ -188,6 +198,38 @@ pub fn small() -> Vec<World> {
             Budget { switches: 1, idles: 2, destroys: 1, preemptions: 2, ..NOTHING },
         )
         .in_a_guest(HostFlush::TranslationsAndPaths),
+        World::new("shared, joined", broadcast(), BOTH_KNOWN, Budget { switches: 2, pages: 1, shares: 1, ..NOTHING }),
+        World::new("shared, flushed", broadcast(), TOGETHER, Budget { pages: 2, shares: 1, ..NOTHING }),
+        World::new(
+            "shared, lazy",
+            broadcast(),
+            TOGETHER,
+            Budget { switches: 1, idles: 1, tables: 1, shares: 1, ..NOTHING },
+        )
+        .revoked_by_one(),
+        World::new("shared, two movers", broadcast(), TOGETHER, Budget { pages: 1, shares: 2, ..NOTHING }),
+        World::new(
+            "shared, given back",
+            broadcast(),
+            CROSSED,
+            Budget { switches: 1, idles: 1, shares: 2, destroys: 1, ..NOTHING },
+        )
+        .flushing_both(),
+        World::new(
+            "shared, isolated",
+            Policy { isolation: Isolation::On, ..broadcast() },
+            TOGETHER,
+            Budget { pages: 1, shares: 1, ..NOTHING },
+        ),
+        World::new("shared, a batch", broadcast(), TOGETHER, Budget { names: 1, shares: 1, drains: 1, ..NOTHING }),
+        World::new(
+            "shared, exact set",
+            Policy { cpu_set: CpuSetUpkeep::Exact, ..broadcast() },
+            APART,
+            Budget { switches: 2, pages: 1, shares: 1, ..NOTHING },
+        ),
+        World::new("shared, three CPUs", broadcast(), ALL_TOGETHER, Budget { pages: 1, shares: 1, ..NOTHING })
+            .with_three_cpus(),
     ]
 }
 
