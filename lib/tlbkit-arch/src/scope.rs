@@ -15,7 +15,10 @@
 //! | INVPCID 3 | all | all | kept | all |
 //! | CR4.PGE changed, CR4.PCIDE cleared | all | all | all | all |
 //! | page fault | the page | kept | the page | of the current PCID, for the address |
-//! | INVLPGB | the named pages of the named PCID | kept | on request | of that PCID, unless final translations only |
+//! | INVLPGB of pages | those of the named PCID | kept | kept | of that PCID, for the addresses, or kept |
+//! | INVLPGB of pages, of all PCIDs | the pages | the pages | the pages | kept |
+//! | INVLPGB of a PCID | all of the named PCID | kept | kept | of that PCID |
+//! | INVLPGB of all PCIDs | all | all | kept, or all | all |
 //!
 //! Sources: Intel's Software Developer's Manual, volume 3, the section on operations that invalidate TLBs and
 //! paging-structure caches, and in volume 2 the pages of INVLPG, INVPCID and MOV to control registers; AMD's
@@ -27,7 +30,7 @@
 //! For a page fault the manual names only the current PCID, but it guarantees that a fault which the page tables do not
 //! justify does not recur: a global translation that caused it must be invalidated too.
 
-use tlbkit::{Cr3, Invpcid, Pcid, Stride, VirtAddr};
+use tlbkit::{Cr3, Invlpgb, Invpcid, Pcid, Stride, Tables, VirtAddr};
 
 use crate::addr::{is_canonical, span_shift};
 
@@ -78,24 +81,7 @@ pub enum Instruction {
     /// A page fault at this address.
     PageFault(VirtAddr),
     /// INVLPGB, on every CPU that it reaches, once TLBSYNC is complete on the CPU that executed it.
-    Invlpgb(Broadcast),
-}
-
-/// The operands of INVLPGB.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Broadcast {
-    /// The first address.
-    pub first: VirtAddr,
-    /// The number of addresses.
-    pub count: u64,
-    /// The distance between them. It says nothing about the size of the translations.
-    pub stride: Stride,
-    /// The PCID.
-    pub pcid: Pcid,
-    /// Whether global translations of the addresses are invalidated too.
-    pub globals: Globals,
-    /// [`Paths::Kept`] if only final translations are invalidated.
-    pub paths: Paths,
+    Invlpgb(Invlpgb),
 }
 
 /// The addresses whose translations are invalidated.
@@ -194,16 +180,33 @@ impl Instruction {
             },
             Self::Invpcid(Invpcid::Single(pcid)) => Invalidation::all_of(Tags::Only(pcid)),
             Self::Invpcid(Invpcid::All) => Invalidation::all_of(Tags::All),
-            Self::Invpcid(Invpcid::AllAndGlobals) | Self::TogglePge | Self::ClearPcide => Invalidation::EVERYTHING,
+            Self::Invpcid(Invpcid::AllAndGlobals)
+            | Self::Invlpgb(Invlpgb::AllAndGlobals)
+            | Self::TogglePge
+            | Self::ClearPcide => Invalidation::EVERYTHING,
             Self::PageFault(va) => Invalidation {
                 pages: Pages::At(va),
                 tags: loaded,
                 globals: Globals::Removed,
                 paths: Paths::ToTheAddress,
             },
-            Self::Invlpgb(Broadcast { first, count, stride, pcid, globals, paths }) => {
-                Invalidation { pages: Pages::Every { first, count, stride }, tags: Tags::Only(pcid), globals, paths }
-            }
+            Self::Invlpgb(Invlpgb::Pages { pcid, first, pages, stride, tables }) => Invalidation {
+                pages: Pages::Every { first, count: pages as u64, stride },
+                tags: Tags::Only(pcid),
+                globals: Globals::Kept,
+                paths: match tables {
+                    Tables::Kept => Paths::Kept,
+                    Tables::Freed => Paths::ToTheAddress,
+                },
+            },
+            Self::Invlpgb(Invlpgb::PagesOfAll { first, pages, stride }) => Invalidation {
+                pages: Pages::Every { first, count: pages as u64, stride },
+                tags: Tags::All,
+                globals: Globals::Removed,
+                paths: Paths::Kept,
+            },
+            Self::Invlpgb(Invlpgb::Single(pcid)) => Invalidation::all_of(Tags::Only(pcid)),
+            Self::Invlpgb(Invlpgb::All) => Invalidation::all_of(Tags::All),
         }
     }
 }

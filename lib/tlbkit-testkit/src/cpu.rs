@@ -1,10 +1,13 @@
 //! One CPU in software: what it holds, what it has done, and what the machine of a test adds to it.
 
 use std::cell::{Cell, RefCell};
+use std::num::NonZeroU32;
 use std::sync::atomic::Ordering;
 
 use tlbkit::sync::AtomicU64;
-use tlbkit::{AddressSpace, CpuId, Cr3, Event, Features, Hardware, Invpcid, Late, Pcid, PhysAddr, SpaceToken, Tlb};
+use tlbkit::{
+    AddressSpace, CpuId, Cr3, Event, Features, Hardware, Invlpgb, Invpcid, Late, Pcid, PhysAddr, SpaceToken, Tlb,
+};
 use tlbkit_arch::store::Store;
 use tlbkit_arch::{CurrentTag, Instruction};
 
@@ -22,6 +25,10 @@ pub enum Did {
     Invpcid(Invpcid),
     /// Cleared and set CR4.PGE.
     TogglePge,
+    /// INVLPGB.
+    Invlpgb(Invlpgb),
+    /// TLBSYNC.
+    Tlbsync,
     /// Sent an IPI to this CPU.
     Ipi(u32),
     /// Sent an IPI to all others.
@@ -57,6 +64,9 @@ pub trait Machine: Copy {
 
     /// It has executed that instruction.
     fn after(self, _cpu: &TestCpu<Self>, _instruction: Instruction) {}
+
+    /// A CPU broadcasts `instruction`. By default it reaches no TLB: a test that uses INVLPGB drops what that names.
+    fn broadcast(self, _instruction: Instruction) {}
 
     /// A CPU interrupts `to`. By default the interrupt is pending until `to` [takes](TestCpu::take_interrupt) it.
     fn interrupt(self, to: CpuId) {
@@ -99,6 +109,8 @@ pub struct TestCpu<M: Machine> {
     pub log: RefCell<Vec<Did>>,
     /// Goes on by 100 whenever it is read.
     pub clock_cycles: Cell<u64>,
+    /// [`Hardware::broadcast_pages`] of this CPU.
+    pub broadcast_pages: Cell<Option<NonZeroU32>>,
     /// [`Hardware::glances`] of this CPU.
     pub glances: Cell<u32>,
     /// [`Hardware::patience_turns`] of this CPU.
@@ -132,6 +144,7 @@ impl<M: Machine> TestCpu<M> {
             interrupts: Cell::new(0),
             log: RefCell::default(),
             clock_cycles: Cell::new(0),
+            broadcast_pages: Cell::new(ALONE.broadcast_pages()),
             glances: Cell::new(ALONE.glances()),
             patience_turns: Cell::new(ALONE.patience_turns()),
             patience_rounds: Cell::new(ALONE.patience_rounds()),

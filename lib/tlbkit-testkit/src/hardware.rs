@@ -1,6 +1,8 @@
 //! What a CPU in software does for the protocol; an instruction that a real CPU would refuse ends the test.
 
-use tlbkit::{AddressSpace, CpuId, Cr3, Event, Features, Hardware, Invpcid, IrqsOff, Late, VirtAddr};
+use std::num::NonZeroU32;
+
+use tlbkit::{AddressSpace, CpuId, Cr3, Event, Features, Hardware, Invlpgb, Invpcid, IrqsOff, Late, VirtAddr};
 use tlbkit_arch::{Instruction, is_canonical};
 
 use crate::cpu::{Did, Machine, TestCpu};
@@ -34,6 +36,19 @@ impl<M: Machine> Hardware for TestCpu<M> {
 
     fn toggle_pge(&self) {
         self.execute(Did::TogglePge, Instruction::TogglePge);
+    }
+
+    fn broadcast_pages(&self) -> Option<NonZeroU32> {
+        self.broadcast_pages.get()
+    }
+
+    fn invlpgb(&self, what: Invlpgb) {
+        self.log.borrow_mut().push(Did::Invlpgb(what));
+        self.machine.broadcast(Instruction::Invlpgb(what));
+    }
+
+    fn tlbsync(&self) {
+        self.log.borrow_mut().push(Did::Tlbsync);
     }
 
     fn send_ipi(&self, to: CpuId) {

@@ -1,12 +1,15 @@
 //! [`X86Cpu`]: the instructions of this crate and what only a kernel can supply, as one [`Hardware`].
 
+use core::num::NonZeroU32;
+
 use tlbkit::sync::AtomicU64;
 use tlbkit::{
-    AddressSpace, CpuId, Cr3, Event, Features, Hardware, HostExtent, HostFlush, Invpcid, IrqsOff, KernelFlushes, Late,
-    Missing, Pcid, SpaceToken, VirtAddr,
+    AddressSpace, CpuId, Cr3, Event, Features, Hardware, HostExtent, HostFlush, Invlpgb, Invpcid, IrqsOff,
+    KernelFlushes, Late, Missing, Pcid, SpaceToken, VirtAddr,
 };
 
 use crate::apic::{Apic, Destination};
+use crate::invalidate::Operands;
 use crate::{interrupts, invalidate, registers};
 
 /// What a kernel has to supply.
@@ -45,6 +48,13 @@ pub trait Kernel {
     fn invalidate(&self, what: Invalidation) -> Invalidate {
         let _ = what;
         Invalidate::Now
+    }
+
+    /// As [`Hardware::broadcast_pages`], for a kernel that uses INVLPGB: what
+    /// [`Identity::broadcast_pages`](crate::Identity) says on every CPU. Where a CPU has no PCIDs it is not asked.
+    #[inline(always)]
+    fn broadcast_pages(&self) -> Option<NonZeroU32> {
+        None
     }
 
     /// As [`Hardware::event`].
@@ -234,6 +244,23 @@ impl<K: Kernel> Hardware for X86Cpu<'_, K> {
             // SAFETY: ring 0, by `new`; the protocol calls it with interrupts off.
             unsafe { registers::toggle_pge() }
         }
+    }
+
+    #[inline(always)]
+    fn broadcast_pages(&self) -> Option<NonZeroU32> {
+        // Without PCIDs it would fault for each that is named, and nothing else can be named.
+        self.kernel.broadcast_pages().filter(|_| self.features.pcid)
+    }
+
+    fn invlpgb(&self, what: Invlpgb) {
+        // SAFETY: ring 0, by `new`; the protocol calls it only if the kernel says that all CPUs have the instruction,
+        // and for no more pages than it takes.
+        unsafe { Operands::of(what).execute() }
+    }
+
+    fn tlbsync(&self) {
+        // SAFETY: as above.
+        unsafe { invalidate::tlbsync() }
     }
 
     fn send_ipi(&self, to: CpuId) {

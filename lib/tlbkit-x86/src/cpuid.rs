@@ -1,8 +1,7 @@
 //! What CPUID reports. It is read on every CPU, because the cores of one machine can differ (C-84).
 
 use core::arch::x86_64::{__cpuid_count, CpuidResult};
-
-use crate::invalidate::Broadcast;
+use core::num::NonZeroU32;
 
 /// The CPU's vendor, as far as the errata table needs it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,8 +38,13 @@ pub struct Identity {
     pub has_invpcid: bool,
     /// CPUID 1, ECX bit 21.
     pub has_x2apic: bool,
-    /// CPUID 8000_0008, EBX bit 3, and EDX bits 15:0.
-    pub broadcast: Option<Broadcast>,
+    /// The most pages that one INVLPGB takes, if the CPU has it: CPUID 8000_0008, EBX bit 3, and EDX bits 15:0, which
+    /// report one less. For [`Hardware::broadcast_pages`](tlbkit::Hardware::broadcast_pages), if every CPU says the
+    /// same.
+    pub broadcast_pages: Option<NonZeroU32>,
+    /// How many ASIDs of guests there are, the host's 0 among them: CPUID 8000_000A, EBX; 0 if there are no guests.
+    /// INVLPGB faults for a higher one. Those that this crate executes name the host's.
+    pub guest_asids: u32,
     /// CPUID 1, ECX bit 31: the CPU is virtual, so the microcode revision that it reports may be anything (C-85).
     pub is_guest: bool,
     /// Microcode revision, which only ring 0 can read; 0 if it has not been read.
@@ -52,6 +56,7 @@ const HAS_X2APIC: u32 = 1 << 21;
 const IS_GUEST: u32 = 1 << 31;
 const HAS_INVPCID: u32 = 1 << 10;
 const HAS_INVLPGB: u32 = 1 << 3;
+const HAS_GUESTS: u32 = 1 << 2;
 
 #[allow(unused_unsafe, reason = "the intrinsic became safe after the oldest Rust that this builds with")]
 pub(crate) fn cpuid(leaf: u32) -> CpuidResult {
@@ -71,13 +76,16 @@ impl Identity {
     #[must_use]
     pub fn of_this_cpu() -> Self {
         let vendor = Vendor::from_ebx(cpuid(0).ebx);
-        Self::from_leaves(vendor, cpuid_or_zeros(1), cpuid_or_zeros(7), cpuid_or_zeros(0x8000_0008))
+        let [one, seven, sizes] = [1, 7, 0x8000_0008].map(cpuid_or_zeros);
+        let has_guests = cpuid_or_zeros(0x8000_0001).ecx & HAS_GUESTS != 0;
+        let guests = if has_guests { cpuid_or_zeros(0x8000_000a).ebx } else { 0 };
+        Self::from_leaves(vendor, one, seven, sizes, guests)
     }
 
-    fn from_leaves(vendor: Vendor, one: CpuidResult, seven: CpuidResult, sizes: CpuidResult) -> Self {
+    fn from_leaves(vendor: Vendor, one: CpuidResult, seven: CpuidResult, sizes: CpuidResult, guest_asids: u32) -> Self {
         let base = one.eax >> 8 & 0xf;
         let family = if base == 0xf { base + (one.eax >> 20 & 0xff) } else { base };
-        let broadcast = (sizes.ebx & HAS_INVLPGB != 0).then_some(Broadcast { pages_max: (sizes.edx & 0xffff) + 1 });
+        let broadcast_pages = NonZeroU32::new((sizes.edx & 0xffff) + 1).filter(|_| sizes.ebx & HAS_INVLPGB != 0);
         Self {
             vendor,
             family,
@@ -85,7 +93,8 @@ impl Identity {
             has_pcid: one.ecx & HAS_PCID != 0,
             has_invpcid: seven.ebx & HAS_INVPCID != 0,
             has_x2apic: one.ecx & HAS_X2APIC != 0,
-            broadcast,
+            broadcast_pages,
+            guest_asids,
             is_guest: one.ecx & IS_GUEST != 0,
             microcode: 0,
         }
@@ -113,15 +122,18 @@ mod tests {
     fn leaves_are_read_as_the_manual_says() {
         let none = CpuidResult { eax: 0, ebx: 0, ecx: 0, edx: 0 };
         let one = CpuidResult { eax: 0x000b_0671, ecx: 0x0002_0000, ..none };
-        let intel = Identity::from_leaves(Vendor::Intel, one, CpuidResult { ebx: 0x0400, ..none }, none);
+        let intel = Identity::from_leaves(Vendor::Intel, one, CpuidResult { ebx: 0x0400, ..none }, none, 0);
         assert_eq!((intel.family, intel.model, intel.has_pcid, intel.has_invpcid), (6, 0xb7, true, true));
-        assert_eq!((intel.broadcast, intel.has_x2apic, intel.is_guest), (None, false, false));
+        assert_eq!((intel.broadcast_pages, intel.has_x2apic, intel.is_guest), (None, false, false));
 
         let one = CpuidResult { eax: 0x00a0_0f11, ecx: 0x8020_0000, ..none };
-        let sizes = CpuidResult { ebx: 0x0008, edx: 7, ..none };
-        let amd = Identity::from_leaves(Vendor::Amd, one, none, sizes);
+        // Bit 3 of EBX, among others; 7 in the lower half of EDX, and another field in the upper one.
+        let sizes = CpuidResult { ebx: 0x111e_f64d, edx: 0x0002_0007, ..none };
+        let amd = Identity::from_leaves(Vendor::Amd, one, none, sizes, 0x8000);
         assert_eq!((amd.family, amd.model), (0x19, 0x01));
-        assert_eq!(amd.broadcast, Some(Broadcast { pages_max: 8 }));
+        assert_eq!((amd.broadcast_pages, amd.guest_asids), (NonZeroU32::new(8), 0x8000));
+        let without = Identity::from_leaves(Vendor::Amd, one, none, CpuidResult { ebx: !8, ..sizes }, 0);
+        assert_eq!(without.broadcast_pages, None);
         assert!(amd.is_guest && amd.has_x2apic && !amd.has_pcid && !amd.has_invpcid);
     }
 }

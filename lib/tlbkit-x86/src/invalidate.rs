@@ -6,7 +6,7 @@
 //! CPUs, given a stride of 2 MiB over base pages, invalidate only the first base page of each 2 MiB.
 
 use core::arch::asm;
-use tlbkit::{Invpcid, Pcid, Scope, Stride, VirtAddr};
+use tlbkit::{Invlpgb, Invpcid, Pcid, Stride, Tables, VirtAddr};
 
 /// Invalidates, under the current PCID, the translation of `va`, global ones included, and all entries of the
 /// paging-structure caches.
@@ -45,14 +45,13 @@ const PCID_VALID: u64 = 1 << 1;
 /// Always set: without it the manual does not say which guests' translations are invalidated. ASID 0 is the host.
 const ASID_VALID: u64 = 1 << 2;
 const INCLUDE_GLOBAL: u64 = 1 << 3;
+/// The cached paths to the pages may stay.
+const FINAL_ONLY: u64 = 1 << 4;
 const STRIDE_2M: u32 = 1 << 31;
-
-/// The count field of INVLPGB has 16 bits and holds the number of pages minus one.
-const PAGES_MAX: u32 = 1 << 16;
 
 /// The register operands of one INVLPGB.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Invlpgb {
+pub struct Operands {
     /// Address and flags.
     pub rax: u64,
     /// Number of pages minus one, and the stride.
@@ -61,59 +60,41 @@ pub struct Invlpgb {
     pub edx: u32,
 }
 
-/// The limits of a CPU's INVLPGB.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Broadcast {
-    /// Most pages that one instruction may name; CPUID reports one less. 0 counts as 1, and anything above 65,536 as
-    /// 65,536, since the count field holds no more.
-    pub pages_max: u32,
-}
-
-impl Broadcast {
-    /// Calls `emit` with the instructions that invalidate, under `pcid`, `pages` translations of size `mapped` from
-    /// `va` on. `mapped` must be the size of *every* translation in the range; a caller that does not know it passes
-    /// [`Stride::Page4K`].
-    pub fn plan(
-        self,
-        pcid: Pcid,
-        va: VirtAddr,
-        pages: u64,
-        mapped: Stride,
-        scope: Scope,
-        mut emit: impl FnMut(Invlpgb),
-    ) {
-        // INVLPGB has no stride of 1 GiB, but any address inside a 1 GiB translation invalidates it.
-        let (stride, stride_bit) = match mapped {
-            Stride::Page4K => (Stride::Page4K, 0),
-            Stride::Page2M => (Stride::Page2M, STRIDE_2M),
-            Stride::Page1G => (Stride::Page1G, 0),
-        };
-        let most = if mapped == Stride::Page1G { 1 } else { u64::from(self.pages_max.clamp(1, PAGES_MAX)) };
-        let global = if scope == Scope::Global { INCLUDE_GLOBAL } else { 0 };
-        let (mut at, mut left) = (va.0 & !(stride.bytes() - 1), pages);
-        while left > 0 {
-            let count = left.min(most);
-            let rax = at & !0xfff | VA_VALID | PCID_VALID | ASID_VALID | global;
-            emit(Invlpgb { rax, ecx: (count - 1) as u32 | stride_bit, edx: u32::from(pcid.0) << 16 });
-            at = at.wrapping_add(count * stride.bytes());
-            left -= count;
+impl Operands {
+    /// Those by which the instruction invalidates `what`.
+    ///
+    /// # Panics
+    /// If `what` names no page, or more than 65,536: the count field holds no more.
+    #[must_use]
+    pub const fn of(what: Invlpgb) -> Self {
+        match what {
+            Invlpgb::Pages { pcid, first, pages, stride, tables } => {
+                let flags = PCID_VALID | if matches!(tables, Tables::Kept) { FINAL_ONLY } else { 0 };
+                Self::of_pages(first, pages, stride, flags).with_pcid(pcid)
+            }
+            Invlpgb::PagesOfAll { first, pages, stride } => Self::of_pages(first, pages, stride, INCLUDE_GLOBAL),
+            Invlpgb::Single(pcid) => Self::without_address(PCID_VALID).with_pcid(pcid),
+            Invlpgb::All => Self::without_address(0),
+            Invlpgb::AllAndGlobals => Self::without_address(INCLUDE_GLOBAL),
         }
     }
 
-    /// The instruction that invalidates everything tagged with `pcid`. Global translations are kept.
-    #[must_use]
-    pub const fn whole_pcid(pcid: Pcid) -> Invlpgb {
-        Invlpgb { rax: PCID_VALID | ASID_VALID, ecx: 0, edx: (pcid.0 as u32) << 16 }
+    const fn of_pages(first: VirtAddr, pages: u32, stride: Stride, flags: u64) -> Self {
+        assert!(pages != 0 && pages <= 1 << 16, "INVLPGB of no page, or of more than its count holds");
+        // It has no stride of 1 GiB, but any address inside a translation of 1 GiB invalidates that.
+        let stride_bit = if matches!(stride, Stride::Page2M) { STRIDE_2M } else { 0 };
+        let first = first.0 & !(stride.bytes() - 1);
+        Self { rax: first | VA_VALID | ASID_VALID | flags, ecx: (pages - 1) | stride_bit, edx: 0 }
     }
 
-    /// The instruction that invalidates everything, global translations included.
-    #[must_use]
-    pub const fn all_and_globals() -> Invlpgb {
-        Invlpgb { rax: ASID_VALID | INCLUDE_GLOBAL, ecx: 0, edx: 0 }
+    const fn without_address(flags: u64) -> Self {
+        Self { rax: ASID_VALID | flags, ecx: 0, edx: 0 }
     }
-}
 
-impl Invlpgb {
+    const fn with_pcid(self, pcid: Pcid) -> Self {
+        Self { edx: (pcid.0 as u32) << 16, ..self }
+    }
+
     /// Executes INVLPGB. The invalidation is complete on all CPUs only after [`tlbsync`] on this CPU.
     ///
     /// # Safety

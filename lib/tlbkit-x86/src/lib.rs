@@ -58,7 +58,7 @@ pub use apic::{Apic, Destination};
 pub use cpu::{Invalidate, Invalidation, Kernel, Sent, X86Cpu};
 pub use cpuid::{Identity, Vendor};
 pub use errata::{Defect, ERRATA, Erratum, Overrides, Trust};
-pub use invalidate::{Broadcast, Invlpgb, invlpg, invpcid, tlbsync};
+pub use invalidate::{Operands, invlpg, invpcid, tlbsync};
 pub use registers::{
     CR4_PCIDE, CR4_PGE, disable_pcids, enable_pcids, now_cycles, read_cr2, read_cr3, read_cr4, read_msr, toggle_pge,
     write_cr3, write_cr4, write_msr,

@@ -4,7 +4,9 @@
 //! defines the instruction, when the call returns; each implementation also keeps the compiler from moving memory
 //! accesses across it.
 
-use crate::addr::{CpuId, PhysAddr, SpaceToken, VirtAddr};
+use core::num::NonZeroU32;
+
+use crate::addr::{CpuId, PhysAddr, SpaceToken, Stride, VirtAddr};
 use crate::space::AddressSpace;
 use crate::space::cpu_set::Missing;
 use crate::sync::AtomicU64;
@@ -106,6 +108,51 @@ impl Invpcid {
             _ => None,
         }
     }
+}
+
+/// What one INVLPGB invalidates on every CPU of the machine, once a TLBSYNC has ended on the CPU that executed it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Invlpgb {
+    /// `pages` translations of one PCID, `stride` apart, from `first` on; globals stay. [`Stride::Page1G`] comes with
+    /// one page alone: any address inside a translation of 1 GiB names it. With [`Tables::Kept`] the cached paths to
+    /// them may stay.
+    Pages {
+        /// The PCID.
+        pcid: Pcid,
+        /// The first address.
+        first: VirtAddr,
+        /// How many there are, at most [`Hardware::broadcast_pages`].
+        pages: u32,
+        /// The distance between them.
+        stride: Stride,
+        /// Whether the cached paths to them go as well.
+        tables: Tables,
+    },
+    /// The same of every PCID, and globals.
+    PagesOfAll {
+        /// The first address.
+        first: VirtAddr,
+        /// How many there are, at most [`Hardware::broadcast_pages`].
+        pages: u32,
+        /// The distance between them.
+        stride: Stride,
+    },
+    /// All of one PCID; globals stay.
+    Single(Pcid),
+    /// All PCIDs; globals stay.
+    All,
+    /// All PCIDs, and globals.
+    AllAndGlobals,
+}
+
+/// Whether page-table pages are freed with the translations of a range.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Tables {
+    /// They stay.
+    Kept,
+    /// Some were taken out, and are freed after the flush (Linux: `freed_tables`). CPUs that hold the space in lazy TLB
+    /// mode have to flush as well (C-20), and when the flush returns no CPU walks such a page.
+    Freed,
 }
 
 /// What this CPU can do. Per CPU, because the cores of one machine differ (C-84).
@@ -266,6 +313,33 @@ pub trait Hardware {
 
     /// Clears and sets CR4.PGE: flushes everything, all PCIDs and globals. Called with interrupts off.
     fn toggle_pge(&self);
+
+    /// The most pages that one INVLPGB takes, on a machine on which every CPU has it and has its PCIDs enabled; nothing
+    /// on any other machine. Every CPU says the same, whenever it is asked. The default has none, and costs nothing.
+    #[inline(always)]
+    fn broadcast_pages(&self) -> Option<NonZeroU32> {
+        None
+    }
+
+    /// INVLPGB. Called only if [`broadcast_pages`](Self::broadcast_pages) says how many pages it takes. It need not
+    /// have happened when the call returns.
+    ///
+    /// # Panics
+    /// The default does: it is for a machine without the instruction.
+    #[cold]
+    fn invlpgb(&self, what: Invlpgb) {
+        panic!("{what:?} on a machine without INVLPGB");
+    }
+
+    /// TLBSYNC: each INVLPGB that this CPU has executed has happened, on every CPU, when the call returns. Called after
+    /// every few of those, on the same CPU, with preemption off.
+    ///
+    /// # Panics
+    /// As [`invlpgb`](Self::invlpgb).
+    #[cold]
+    fn tlbsync(&self) {
+        panic!("TLBSYNC on a machine without INVLPGB");
+    }
 
     /// Sends the shootdown IPI to `to`, whose handler calls [`Cpu::answer`](crate::Cpu::answer). It may be late and may
     /// merge with others; one that is lost is sent again, unless [`late`](Self::late) says otherwise.

@@ -87,10 +87,10 @@ pub use cpu::{Cpu, Tlb};
 pub use flush::batch::TlbBatch;
 pub use flush::gather::{Flushed, Scope, TlbGather};
 pub use flush::pending::Pending;
-pub use flush::shootdown::{OthersMustFlush, Tables};
+pub use flush::shootdown::OthersMustFlush;
 pub use flush::spared::Entered;
 pub use hardware::{
-    Cr3, Event, Features, Hardware, HostExtent, HostFlush, Invpcid, IrqsOff, KernelFlushes, Late, Pcid,
+    Cr3, Event, Features, Hardware, HostExtent, HostFlush, Invlpgb, Invpcid, IrqsOff, KernelFlushes, Late, Pcid, Tables,
 };
 pub use layout::Part;
 pub use policy::history::choices::{
@@ -102,8 +102,8 @@ pub use policy::history::stats::{CpuStats, Place, SIZES, SizeRow};
 pub use policy::history::tables::{Foreign, Nested, SharedDirty, TableFree};
 pub use policy::text::{KEYS, Key, TextError};
 pub use policy::{
-    Compare, CpuSetUpkeep, Isolation, Knobs, Lazy, LocalFlush, MAX_CEILING_PAGES, Policy, Preset, RangeRule, Reason,
-    Tags, UserFlush,
+    Broadcast, Compare, CpuSetUpkeep, Isolation, Knobs, Lazy, LocalFlush, MAX_CEILING_PAGES, Policy, Preset, RangeRule,
+    Reason, Tags, UserFlush,
 };
 pub use space::cpu_set::{AtomicCpuSet, Missing};
 pub use space::{AddressSpace, Destroyed, Generation, SpaceId, Translations};

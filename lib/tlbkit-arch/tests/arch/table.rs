@@ -1,7 +1,6 @@
 //! The table of scopes, row by row against what the manuals say, on a CPU that holds something of everything.
 
-use tlbkit::{Cr3, Invpcid, Pcid, PhysAddr, Stride, VirtAddr};
-use tlbkit_arch::scope::{Broadcast, Globals, Paths};
+use tlbkit::{Cr3, Invlpgb, Invpcid, Pcid, PhysAddr, Stride, Tables, VirtAddr};
 use tlbkit_arch::store::Store;
 use tlbkit_arch::{CurrentTag, Instruction, Path, Translation};
 
@@ -125,26 +124,30 @@ fn a_page_fault_takes_what_is_held_for_its_address() {
 
 #[test]
 fn c_36_a_broadcast_takes_the_named_pages_of_the_named_tag() {
-    let stride = Stride::Page4K;
-    let (globals, paths) = (Globals::Kept, Paths::Removed);
-    let two = Broadcast { first: NEAR, count: 2, stride, pcid: Pcid(2), globals, paths };
-    let broadcast = |what| after(Instruction::Invlpgb(what));
-    assert_eq!(broadcast(two), "nxlh --LH gG abd ---");
-    assert_eq!(broadcast(Broadcast { count: 1, paths: Paths::Kept, ..two }), "nxlh -XLH gG abd ABD");
-    assert_eq!(broadcast(Broadcast { first: inside(NEAR, 0x1000), ..two }), "nxlh N-LH gG abd ---");
+    let broadcast = |first, pages, stride, tables| {
+        after(Instruction::Invlpgb(Invlpgb::Pages { pcid: Pcid(2), first, pages, stride, tables }))
+    };
+    let base = Stride::Page4K;
+    assert_eq!(broadcast(NEAR, 2, base, Tables::Freed), "nxlh --LH gG abd --D", "the paths of its addresses");
+    assert_eq!(broadcast(NEAR, 1, base, Tables::Kept), "nxlh -XLH gG abd ABD");
+    assert_eq!(broadcast(inside(NEAR, 0x1000), 2, base, Tables::Kept), "nxlh N-LH gG abd ABD");
     let before = VirtAddr(NEAR.0 - (2 << 21));
-    let wide = Broadcast { first: before, stride: Stride::Page2M, ..two };
-    assert_eq!(broadcast(wide), "nxlh NXLH gG abd ---");
-    assert_eq!(
-        broadcast(Broadcast { count: 3, ..wide }),
-        "nxlh -XLH gG abd ---",
-        "a stride covers no more than a page"
-    );
-    let large = inside(LARGE, 0x1f_f000);
-    assert_eq!(broadcast(Broadcast { first: large, ..two }), "nxlh NX-H gG abd ---");
-    let kernel = Broadcast { first: KERNEL, count: 513, ..two };
-    assert_eq!(broadcast(kernel), "nxlh NXLH gG abd ---");
-    assert_eq!(broadcast(Broadcast { globals: Globals::Removed, ..kernel }), "nxlh NXLH -- abd ---");
+    assert_eq!(broadcast(before, 2, Stride::Page2M, Tables::Kept), FULL);
+    let three = broadcast(before, 3, Stride::Page2M, Tables::Kept);
+    assert_eq!(three, "nxlh -XLH gG abd ABD", "a stride covers no more than a page");
+    assert_eq!(broadcast(inside(LARGE, 0x1f_f000), 2, base, Tables::Kept), "nxlh NX-H gG abd ABD");
+    assert_eq!(broadcast(KERNEL, 513, base, Tables::Kept), FULL, "global ones stay");
+}
+
+#[test]
+fn c_36_a_broadcast_takes_of_every_tag_what_it_is_told_to() {
+    let broadcast = |what| after(Instruction::Invlpgb(what));
+    let pages = |first, pages| broadcast(Invlpgb::PagesOfAll { first, pages, stride: Stride::Page4K });
+    assert_eq!(pages(KERNEL, 513), "nxlh NXLH -- abd ABD");
+    assert_eq!(pages(NEAR, 1), "-xlh -XLH gG abd ABD");
+    assert_eq!(broadcast(Invlpgb::Single(Pcid(2))), "nxlh ---- gG abd ---");
+    assert_eq!(broadcast(Invlpgb::All), "---- ---- gG --- ---");
+    assert_eq!(broadcast(Invlpgb::AllAndGlobals), "---- ---- -- --- ---");
 }
 
 #[test]

@@ -5,8 +5,8 @@ use std::cell::Cell;
 use loom::cell::UnsafeCell;
 use tlbkit::sync::AtomicU64;
 use tlbkit::{
-    AddressSpace, Compare, CpuSetUpkeep, CpuState, History, Isolation, Lazy, LazyReferences, LocalFlush, Policy,
-    RangeRule, SpaceToken, Tags, Tlb, UserFlush,
+    AddressSpace, Broadcast, Compare, CpuSetUpkeep, CpuState, History, Isolation, Lazy, LazyReferences, LocalFlush,
+    Policy, RangeRule, SpaceToken, Tags, Tlb, UserFlush,
 };
 use tlbkit_pmap::{KernelMap, Vm};
 
@@ -23,6 +23,7 @@ pub(crate) const POLICY: Policy = Policy {
     isolation: Isolation::Off,
     user_flush: UserFlush::Invpcid,
     local_flush: LocalFlush::WhileRemote,
+    broadcast: Broadcast::Off,
     history: History::NONE,
 };
 

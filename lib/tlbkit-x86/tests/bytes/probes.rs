@@ -3,7 +3,7 @@
 use tlbkit::sync::AtomicU64;
 use tlbkit::{AddressSpace, CpuId, Cr3, Hardware, Invpcid, Pcid, SpaceToken, VirtAddr};
 use tlbkit_x86::interrupts::{self, Interrupts};
-use tlbkit_x86::{Apic, Destination, Identity, Invlpgb, Kernel, X86Cpu};
+use tlbkit_x86::{Apic, Destination, Identity, Kernel, Operands, X86Cpu};
 
 /// A name and the function that has it.
 pub(crate) type Probe = (&'static str, usize);
@@ -47,7 +47,7 @@ probes! {
     invpcid_single = tlbkit_probe_invpcid_single(pcid: u16) { tlbkit_x86::invpcid(Invpcid::Single(Pcid(pcid))) }
     invpcid_all = tlbkit_probe_invpcid_all() { tlbkit_x86::invpcid(Invpcid::All) }
     invpcid_all_and_globals = tlbkit_probe_invpcid_globals() { tlbkit_x86::invpcid(Invpcid::AllAndGlobals) }
-    invlpgb = tlbkit_probe_invlpgb(rax: u64, ecx: u32, edx: u32) { Invlpgb { rax, ecx, edx }.execute() }
+    invlpgb = tlbkit_probe_invlpgb(rax: u64, ecx: u32, edx: u32) { Operands { rax, ecx, edx }.execute() }
     tlbsync = tlbkit_probe_tlbsync() { tlbkit_x86::tlbsync() }
     write_cr3 = tlbkit_probe_write_cr3(value: u64) { tlbkit_x86::write_cr3(Cr3(value)) }
     write_cr4 = tlbkit_probe_write_cr4(value: u64) { tlbkit_x86::write_cr4(value) }
@@ -104,7 +104,7 @@ macro_rules! orders {
 orders! {
     tlbkit_order_invlpg(va: u64) { tlbkit_x86::invlpg(VirtAddr(va)) }
     tlbkit_order_invpcid(pcid: u16) { tlbkit_x86::invpcid(Invpcid::Single(Pcid(pcid))) }
-    tlbkit_order_invlpgb(rax: u64) { Invlpgb { rax, ecx: 0, edx: 0 }.execute() }
+    tlbkit_order_invlpgb(rax: u64) { Operands { rax, ecx: 0, edx: 0 }.execute() }
     tlbkit_order_tlbsync(_none: u64) { tlbkit_x86::tlbsync() }
     tlbkit_order_write_cr3(value: u64) { tlbkit_x86::write_cr3(Cr3(value)) }
     tlbkit_order_write_cr4(value: u64) { tlbkit_x86::write_cr4(value) }

@@ -20,7 +20,8 @@ fn cpu(vendor: Vendor, family: u32, model: u32, microcode: u32) -> Identity {
         has_pcid: true,
         has_invpcid: true,
         has_x2apic: true,
-        broadcast: None,
+        broadcast_pages: None,
+        guest_asids: 0,
         is_guest: false,
         microcode,
     }

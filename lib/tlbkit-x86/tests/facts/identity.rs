@@ -39,6 +39,6 @@ fn this_cpu_is_what_its_leaves_say() {
     assert_eq!((cpu.has_pcid, cpu.has_x2apic, cpu.is_guest), (bit(one.ecx, 17), bit(one.ecx, 21), bit(one.ecx, 31)));
     assert_eq!(cpu.has_invpcid, highest(0) >= 7 && bit(leaf(7).ebx, 10));
     let has_broadcast = highest(0x8000_0000) >= 0x8000_0008 && bit(leaf(0x8000_0008).ebx, 3);
-    assert_eq!(cpu.broadcast.is_some(), has_broadcast);
+    assert_eq!(cpu.broadcast_pages.is_some(), has_broadcast);
     assert_eq!((cpu.microcode, cpu.with_microcode(5).microcode), (0, 5), "only ring 0 can read it");
 }

@@ -1,6 +1,5 @@
 //! What the crate says of CPUs and passes on, without an instruction that traps.
 
-mod broadcast;
 mod errata;
 mod identity;
 mod kernel;

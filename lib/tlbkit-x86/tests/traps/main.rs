@@ -6,12 +6,14 @@ mod interrupts;
 mod machine;
 
 use std::cell::UnsafeCell;
+use std::num::NonZeroU32;
 
 use machine::{Did, trace};
 use tlbkit::{
-    AddressSpace, CpuId, Cr3, Features, Hardware, Invpcid, Pcid, PhysAddr, Scope, SpaceToken, Stride, VirtAddr,
+    AddressSpace, CpuId, Cr3, Features, Hardware, Invlpgb, Invpcid, Pcid, PhysAddr, SpaceToken, Stride, Tables,
+    VirtAddr,
 };
-use tlbkit_x86::{Apic, Broadcast, CR4_PCIDE, CR4_PGE, Identity, Invlpgb, Kernel, Vendor, X86Cpu};
+use tlbkit_x86::{Apic, CR4_PCIDE, CR4_PGE, Identity, Kernel, Operands, Vendor, X86Cpu};
 
 const VA: VirtAddr = VirtAddr(0x7f12_3456_7000);
 const PCID: Pcid = Pcid(0x805);
@@ -29,6 +31,10 @@ impl Kernel for NoSpaces {
 
     fn apic_id(&self, cpu: CpuId) -> u32 {
         cpu.0 * 2
+    }
+
+    fn broadcast_pages(&self) -> Option<NonZeroU32> {
+        NonZeroU32::new(8)
     }
 }
 
@@ -142,55 +148,48 @@ fn c_37_microcode_is_read_where_an_erratum_depends_on_it() {
     }
 }
 
-fn broadcast(pages: u64, mapped: Stride, scope: Scope) -> Vec<Did> {
-    trace(0, CR4_PGE, || {
-        // SAFETY: as above.
-        Broadcast { pages_max: 8 }.plan(PCID, VA, pages, mapped, scope, |one| unsafe { one.execute() });
-        // SAFETY: as above.
-        unsafe { tlbkit_x86::tlbsync() };
-    })
-}
-
-#[test]
-fn c_36_invlpgb_counts_from_zero_in_pieces_and_always_names_the_asid() {
-    let done = broadcast(9, Stride::Page4K, Scope::Local);
-    let expected = [
-        Did::Invlpgb { rax: VA.0 | 0b111, ecx: 7, edx: 0x805 << 16 },
-        Did::Invlpgb { rax: (VA.0 + 8 * 4096) | 0b111, ecx: 0, edx: 0x805 << 16 },
-        Did::Tlbsync,
-    ];
-    assert_eq!(done, expected);
-}
-
-#[test]
-fn c_36_a_step_of_2_mib_is_for_large_translations_alone() {
-    let done = broadcast(2, Stride::Page2M, Scope::Global);
-    let base = VA.0 & !0x1f_ffff;
-    assert_eq!(done, [Did::Invlpgb { rax: base | 0b1111, ecx: 1 << 31 | 1, edx: 0x805 << 16 }, Did::Tlbsync]);
-    // 512 base pages are 64 instructions, not one.
-    assert_eq!(broadcast(512, Stride::Page4K, Scope::Local).len(), 65);
-    // There is no step of 1 GiB: each goes by itself.
-    assert_eq!(broadcast(3, Stride::Page1G, Scope::Local).len(), 4);
-}
-
-#[test]
-fn c_36_everything_of_a_tag_and_everything_are_named_without_an_address() {
-    // SAFETY: they trap.
-    let executed = |one: Invlpgb| trace(0, 0, || unsafe { one.execute() });
-    let tag = Did::Invlpgb { rax: 0b0110, ecx: 0, edx: u32::from(PCID.0) << 16 };
-    assert_eq!(executed(Broadcast::whole_pcid(PCID)), [tag]);
-    assert_eq!(executed(Broadcast::all_and_globals()), [Did::Invlpgb { rax: 0b1100, ecx: 0, edx: 0 }]);
-}
-
-#[test]
-fn c_36_pages_of_1_gib_are_executed_one_by_one_at_each_gigabyte() {
-    let done = trace(0, 0, || {
-        // SAFETY: it traps.
-        Broadcast { pages_max: 8 }.plan(PCID, VA, 3, Stride::Page1G, Scope::Local, |one| unsafe { one.execute() });
+/// What the CPU is given for one INVLPGB.
+fn invlpgb(what: Invlpgb) -> (u64, u32, u32) {
+    let done = trace(0, CR4_PGE, || {
+        cpu(WITH_TAGS, Apic::Registers).invlpgb(what);
+        cpu(WITH_TAGS, Apic::Registers).tlbsync();
     });
-    let first = VA.0 & !0x3fff_ffff;
-    let expected = [0, 1, 2].map(|n| Did::Invlpgb { rax: (first + (n << 30)) | 0b111, ecx: 0, edx: 0x805 << 16 });
-    assert_eq!(done, expected);
+    let [Did::Invlpgb { rax, ecx, edx }, Did::Tlbsync] = done[..] else { panic!("{done:?}") };
+    (rax, ecx, edx)
+}
+
+#[test]
+fn c_36_invlpgb_counts_from_zero_and_always_names_the_asid() {
+    let pages = |pages, stride, tables| invlpgb(Invlpgb::Pages { pcid: PCID, first: VA, pages, stride, tables });
+    let edx = 0x805 << 16;
+    assert_eq!(pages(8, Stride::Page4K, Tables::Freed), (VA.0 | 0b0_0111, 7, edx));
+    assert_eq!(pages(1, Stride::Page4K, Tables::Kept), (VA.0 | 0b1_0111, 0, edx), "final translations alone");
+    assert_eq!(pages(1 << 16, Stride::Page4K, Tables::Freed).1, 0xffff);
+    assert_eq!(pages(2, Stride::Page2M, Tables::Freed), (VA.0 & !0x1f_ffff | 0b0_0111, 1 << 31 | 1, edx));
+    assert_eq!(pages(1, Stride::Page1G, Tables::Freed), (VA.0 & !0x3fff_ffff | 0b0_0111, 0, edx), "no such step");
+}
+
+#[test]
+fn c_36_what_belongs_to_no_tag_names_none() {
+    let all = Invlpgb::PagesOfAll { first: VA, pages: 2, stride: Stride::Page4K };
+    assert_eq!(invlpgb(all), (VA.0 | 0b0_1101, 1, 0));
+    assert_eq!(invlpgb(Invlpgb::Single(PCID)), (0b0_0110, 0, 0x805 << 16));
+    assert_eq!(invlpgb(Invlpgb::All), (0b0_0100, 0, 0));
+    assert_eq!(invlpgb(Invlpgb::AllAndGlobals), (0b0_1100, 0, 0));
+}
+
+/// The count has 16 bits: the rest of a larger one would be taken for something else.
+#[test]
+#[should_panic(expected = "more than its count holds")]
+fn c_36_a_count_that_the_instruction_cannot_hold_is_refused() {
+    let _ = Operands::of(Invlpgb::PagesOfAll { first: VA, pages: (1 << 16) + 1, stride: Stride::Page4K });
+}
+
+/// INVLPGB of a PCID faults while there are none, so a kernel without them is not asked how many pages it takes.
+#[test]
+fn c_36_without_pcids_there_is_no_invlpgb() {
+    assert_eq!(cpu(WITH_TAGS, Apic::Registers).broadcast_pages(), NonZeroU32::new(8));
+    assert_eq!(cpu(Features::default(), Apic::Registers).broadcast_pages(), None);
 }
 
 #[test]
@@ -236,13 +235,9 @@ fn instructions_are_barriers_for_the_compiler() {
         store(3);
         cpu(WITH_TAGS, Apic::Registers).write_cr3(Cr3(0x1000));
         store(4);
-        Broadcast { pages_max: 1 }.plan(PCID, VA, 1, Stride::Page4K, Scope::Local, |one| {
-            // SAFETY: nothing reaches the real CPU.
-            unsafe { one.execute() };
-        });
+        cpu(WITH_TAGS, Apic::Registers).invlpgb(Invlpgb::All);
         store(5);
-        // SAFETY: as above.
-        unsafe { tlbkit_x86::tlbsync() };
+        cpu(WITH_TAGS, Apic::Registers).tlbsync();
         store(6);
     });
     assert_eq!(seen, [1, 2, 3, 4, 5]);

@@ -16,8 +16,9 @@ use crate::flush::request::Needs;
 use crate::hardware::{Cr3, Hardware, IrqsOff};
 use crate::policy::history::choices::LazyReferences;
 use crate::policy::history::state::Counters;
-use crate::policy::{CpuSetUpkeep, Isolation, Knobs, Lazy, LocalFlush, Policy, Tags};
+use crate::policy::{Broadcast, CpuSetUpkeep, Isolation, Knobs, Lazy, LocalFlush, Policy, Tags};
 use crate::space::cpu_set::AtomicCpuSet;
+use crate::space::shared::{SharedPcids, Stamp};
 use crate::space::{AddressSpace, Generation, SpaceId};
 use crate::sync::{AtomicU64, Ordering, const_unless_loom};
 use asid::Asid;
@@ -41,6 +42,8 @@ pub(crate) mod flag {
     pub(crate) const LOCAL_FIRST: u32 = 1 << 5;
     /// CPUs in lazy TLB mode are interrupted by every flush of their space.
     pub(crate) const LAZY_INTERRUPTED: u32 = 1 << 6;
+    /// Spaces that many CPUs run are flushed by INVLPGB, where the machine has it; so are kernel addresses.
+    pub(crate) const BROADCAST: u32 = 1 << 7;
     /// A switch owes something to the space that it leaves, so it takes the general path.
     pub(crate) const LEAVING_WORK: u32 = EXACT_SET | LAZY_COUNTED | KERNEL_SET;
     /// What makes entering lazy TLB mode more than one store.
@@ -66,6 +69,7 @@ pub struct Tlb<'k> {
     trims_with: Needs,
     next_id: AtomicU64,
     pub(crate) owed: Owed,
+    pub(crate) shared_pcids: SharedPcids,
 }
 
 impl<'k> Tlb<'k> {
@@ -101,6 +105,7 @@ impl<'k> Tlb<'k> {
                 trims_with: trims_with(policy.cpu_set),
                 next_id: AtomicU64::new(1),
                 owed: Owed::new(),
+                shared_pcids: SharedPcids::new(),
                 policy,
             }
         }
@@ -272,6 +277,19 @@ impl<'t, 'k, H: Hardware> Cpu<'t, 'k, H> {
         self.hardware.write_cr3(Cr3(root.0 | (self.state.keep_first.get() + asid.0)));
     }
 
+    /// True if this machine has INVLPGB, and the policy uses it. Where [`Hardware::broadcast_pages`] is left as it is,
+    /// nothing is left of what asks for it.
+    #[inline(always)]
+    pub(crate) fn has_broadcast(&self) -> bool {
+        self.hardware.broadcast_pages().is_some() && self.has_flag(flag::BROADCAST)
+    }
+
+    /// The generation in `stamp`, which is the stamp itself where no space has a PCID of its own.
+    #[inline(always)]
+    pub(crate) fn generation_in(&self, stamp: Stamp) -> Generation {
+        if self.has_broadcast() { stamp.generation() } else { Generation(stamp.0) }
+    }
+
     #[inline(always)]
     pub(crate) const fn has_flag(&self, flags: u32) -> bool {
         self.flags & flags != 0
@@ -300,6 +318,9 @@ const fn flags_of(policy: &Policy) -> u32 {
     }
     if matches!(policy.isolation, Isolation::On) {
         flags |= flag::ISOLATED;
+    }
+    if !matches!(policy.broadcast, Broadcast::Off) {
+        flags |= flag::BROADCAST;
     }
     if matches!(policy.local_flush, LocalFlush::BeforeRemote) {
         flags |= flag::LOCAL_FIRST;

@@ -67,7 +67,11 @@ impl<F> TlbBatch<F> {
     /// to come: any number of pages, whose page tables are still locked.
     pub fn revoke<H: Hardware>(&mut self, cpu: &Cpu<'_, '_, H>, space: &AddressSpace<H::Set>) {
         cpu.tlb().owed.add(space.id, &mut self.debts);
-        space.advance();
+        let stamp = space.advance();
+        if cpu.has_broadcast() && stamp.pcid().is_some() {
+            self.needs = self.needs.with(Needs::SHARED); // then nobody is asked, whatever else it holds
+            return;
+        }
         self.targets.add(space);
     }
 
@@ -104,7 +108,7 @@ impl<F> TlbBatch<F> {
     /// True if nothing was recorded.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        self.targets.is_empty()
+        self.targets.is_empty() && !self.needs.any_of(Needs::SHARED)
     }
 
     /// Flushes what was recorded, everywhere, and gives the frames back.

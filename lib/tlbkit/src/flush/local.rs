@@ -13,6 +13,7 @@ use crate::addr::{PhysAddr, Stride, VirtAddr};
 use crate::cpu::state::Presence;
 use crate::cpu::{Cpu, flag};
 use crate::hardware::{Cr3, Event, Hardware, Invpcid, IrqsOff, Pcid};
+use crate::space::shared::Stamp;
 use crate::space::{AddressSpace, Generation, SpaceId};
 use crate::sync::Ordering;
 
@@ -27,7 +28,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         let presence = self.presence();
         debug_assert!(presence != Presence::SWITCHING, "a switch flushes nothing, and answers nobody");
         if presence == Presence::running(request.space) {
-            self.flush_running(|| self.with_space_of(request.token, AddressSpace::generation), request, irqs);
+            self.flush_running(|| self.with_space_of(request.token, AddressSpace::stamp), request, irqs);
         } else {
             self.flush_not_running(presence, *request, irqs);
         }
@@ -37,13 +38,16 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// up to date. Afterwards the ASID's generation is at least the request's: the same request, or an older one, finds
     /// nothing left to do.
     #[inline(always)]
-    pub(crate) fn flush_running(&self, newest: impl FnOnce() -> Generation, request: &Request<'_>, irqs: &IrqsOff) {
+    pub(crate) fn flush_running(&self, newest: impl Fn() -> Stamp, request: &Request<'_>, irqs: &IrqsOff) {
+        if self.has_broadcast() && self.follow(newest()) {
+            return;
+        }
         let asid = self.asid();
         let held = self.state.asids.generation(asid);
         if request.generation <= held {
             return self.skip_current(request.needs, irqs);
         }
-        let newest = newest();
+        let newest = self.generation_in(newest());
         let is_next = request.generation == held.next() && newest == request.generation;
         match request.extent {
             Extent::Range { start, pages } if is_next && !self.has_flag(flag::ISOLATED) => {
@@ -90,7 +94,11 @@ impl<H: Hardware> Cpu<'_, '_, H> {
             SpaceId::KERNEL => return self.flush_kernel(&request, irqs),
             // A batch: whatever runs here is brought up to its newest generation.
             SpaceId::LOADED if !presence.is_lazy() => {
-                let newest = self.with_space_of(self.loaded_token(), AddressSpace::generation);
+                let stamp = self.with_space_of(self.loaded_token(), AddressSpace::stamp);
+                if self.has_broadcast() && self.follow(stamp) {
+                    return;
+                }
+                let newest = self.generation_in(stamp);
                 if self.state.asids.generation(self.asid()) == newest {
                     return self.hardware.event(Event::AlreadyCurrent);
                 }
@@ -132,6 +140,9 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         }
         for_each_page_of(request, |va| self.hardware.invlpg(va));
         if self.has_flag(flag::ISOLATED) || request.needs(Needs::LOCAL) {
+            if self.has_broadcast() {
+                return self.flush_all_and_globals(irqs); // not every PCID has an ASID here that could be forgotten
+            }
             // Entries that are not global may be stale under the other PCIDs, and under the kernel's own.
             let is_in_space = self.presence() != Presence::KERNEL;
             self.state.asids.forget_others(is_in_space.then(|| self.asid()));
@@ -239,7 +250,7 @@ fn for_each_page(start: VirtAddr, pages: u32, step: Step, f: impl Fn(VirtAddr)) 
 }
 
 /// Calls `f` with the address of each page that a request names one by one.
-fn for_each_page_of(request: &Request<'_>, f: impl Fn(VirtAddr)) {
+pub(crate) fn for_each_page_of(request: &Request<'_>, f: impl Fn(VirtAddr)) {
     match request.extent {
         Extent::Everything | Extent::Loaded(_) => {}
         Extent::Range { start, pages } => for_each_page(start, pages, request.step, f),
@@ -251,7 +262,7 @@ fn for_each_page_of(request: &Request<'_>, f: impl Fn(VirtAddr)) {
 const USER_END: u64 = 1 << 47;
 
 /// True if every page that a request names one by one lies in the user half.
-fn is_in_user_half(request: &Request<'_>) -> bool {
+pub(crate) fn is_in_user_half(request: &Request<'_>) -> bool {
     match request.extent {
         Extent::Everything | Extent::Loaded(_) => false,
         Extent::Range { start, pages } => {

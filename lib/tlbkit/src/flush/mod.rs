@@ -15,6 +15,7 @@
 //! | `request.rs`, `mailboxes.rs`, `matrix.rs` | the request, its mailbox, and which CPU has sent one to which |
 //! | `local.rs` | the flush on one CPU, the same for initiator and responder |
 //! | `answer.rs` | the responder |
+//! | `broadcast.rs` | INVLPGB in the place of all of this, for spaces and kernel addresses that it reaches |
 //! | `wait.rs` | waiting for the answers, and CPUs that are late or go offline meanwhile |
 //! | `pending.rs` | [`Pending`](pending::Pending): flushes that are issued now and waited for later |
 //! | `owed.rs`, `targets.rs` | which spaces still have deferred flushes; whom a batch concerns |
@@ -41,6 +42,7 @@
 
 mod answer;
 pub(crate) mod batch;
+mod broadcast;
 pub(crate) mod gather;
 mod local;
 mod mailboxes;

@@ -51,6 +51,8 @@ impl Needs {
     /// Whoever is a responder answers by itself, since a flush of its TLB is not enough: it has to leave the space, or
     /// code on it may be walking the page tables with interrupts off.
     pub(crate) const ANSWER: Self = Self(1 << 5);
+    /// In a batch: one of its spaces has a PCID by which INVLPGB reaches all CPUs.
+    pub(crate) const SHARED: Self = Self(1 << 6);
 
     /// What makes responders of CPUs that do not use the space.
     pub(crate) const MORE_RESPONDERS: Self = Self::GLOBAL.with(Self::TRIM).with(Self::EVERYONE);
@@ -71,6 +73,9 @@ impl Needs {
 pub(crate) struct Step(u8);
 
 impl Step {
+    pub(crate) const PAGE_4K: Self = Self::from_stride(Stride::Page4K);
+    pub(crate) const PAGE_2M: Self = Self::from_stride(Stride::Page2M);
+
     pub(crate) const fn from_stride(stride: Stride) -> Self {
         Self(stride.shift() as u8)
     }

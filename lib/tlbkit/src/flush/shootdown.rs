@@ -10,7 +10,7 @@ use super::request::{Extent, InUse, Needs, Request};
 use crate::addr::{CpuId, Stride, VirtAddr};
 use crate::cpu::state::Presence;
 use crate::cpu::{Cpu, flag};
-use crate::hardware::{Event, Hardware};
+use crate::hardware::{Event, Hardware, Tables};
 use crate::policy::Reason;
 use crate::policy::history::ENABLED;
 use crate::space::cpu_set::{first_cpu, for_each_cpu, split};
@@ -127,9 +127,13 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
         let Translations::OfSpace(space) = whose else {
             // SeqCst: the PTE change comes before the online CPUs are read; partner is the fence in `bring_up`.
             fence(Ordering::SeqCst);
-            return Rest::WithOthers;
+            return if self.has_broadcast() { self.announce_by_broadcast(request) } else { Rest::WithOthers };
         };
-        request.generation = space.advance();
+        let stamp = space.advance();
+        request.generation = self.generation_in(stamp);
+        if self.has_broadcast() && self.broadcast(stamp, request) == Rest::Nothing {
+            return Rest::Nothing;
+        }
         if self.tlb.is_trim_due(request.generation, request.needs) {
             request.needs = request.needs.with(Needs::TRIM);
         }
@@ -144,7 +148,7 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
         }
         self.with_irqs_off_here(
             #[inline(always)]
-            |irqs| self.flush_running(|| space.generation(), request, irqs),
+            |irqs| self.flush_running(|| space.stamp(), request, irqs),
         );
         self.hardware.event(Event::FlushLocalDone);
         self.hardware.event(Event::FlushEnd);
@@ -172,6 +176,9 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
         }
         self.state.is_in_a_flush.set(0);
         self.hardware.event(Event::FlushEnd);
+        if self.has_broadcast() {
+            self.share_if_due(whose, request, responders.count);
+        }
     }
 
     /// [`send_and_flush_here`](Self::send_and_flush_here), out of line.
@@ -434,16 +441,6 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
         );
         self.hardware.event(Event::FlushLocalDone);
     }
-}
-
-/// Whether page-table pages are freed with the translations of a range.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Tables {
-    /// They stay.
-    Kept,
-    /// Some were taken out, and are freed after the flush (Linux: `freed_tables`). CPUs that hold the space in lazy TLB
-    /// mode have to flush as well (C-20), and when the flush returns no CPU walks such a page.
-    Freed,
 }
 
 impl Tables {

@@ -111,6 +111,21 @@ pub enum LocalFlush {
     WhileRemote,
 }
 
+/// Whether INVLPGB is used, on a machine that has it, and for which spaces. Without it this has no effect.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Broadcast {
+    /// It is not used.
+    Off,
+    /// For kernel addresses, and for spaces that have a PCID which all CPUs share. A space gets one when a flush by a
+    /// CPU that runs it has interrupted so many others; the kernel may ask for it earlier
+    /// ([`Cpu::share_pcid`](crate::Cpu::share_pcid)). The move takes about as long as that flush, so by then a space
+    /// has paid at least half of what the best choice would have cost it.
+    From {
+        /// Other CPUs.
+        cpus: u32,
+    },
+}
+
 /// A point in the space of all these choices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs, reason = "each field is documented at its type")]
@@ -123,6 +138,7 @@ pub struct Policy {
     pub isolation: Isolation,
     pub user_flush: UserFlush,
     pub local_flush: LocalFlush,
+    pub broadcast: Broadcast,
     pub history: History,
 }
 
@@ -210,6 +226,7 @@ pub(crate) const TLBKIT: Preset = Preset {
         isolation: Isolation::Off,
         user_flush: UserFlush::Invpcid,
         local_flush: LocalFlush::WhileRemote,
+        broadcast: Broadcast::From { cpus: 3 },
         history: History::NONE,
     },
 };

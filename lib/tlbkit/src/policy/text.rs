@@ -11,7 +11,8 @@ use super::history::presets::{PRESETS, PUBLISHED};
 use super::history::text as history;
 use super::words::{Put, Word, number, put_word, value_of};
 use super::{
-    Compare, CpuSetUpkeep, Isolation, Lazy, LocalFlush, MAX_CEILING_PAGES, Policy, RangeRule, Tags, UserFlush,
+    Broadcast, Compare, CpuSetUpkeep, Isolation, Lazy, LocalFlush, MAX_CEILING_PAGES, Policy, RangeRule, Tags,
+    UserFlush,
 };
 use crate::cpu::asid::MAX_ASIDS;
 
@@ -60,6 +61,7 @@ pub const KEYS: &[Key] = &[
     key("pti", "on, off"),
     key("user_flush", "invpcid, cr3"),
     key("local", "before, while"),
+    key("broadcast", "off, or 1 to 8192 CPUs that a flush interrupts before its space moves to INVLPGB"),
     key("lazy_refs", "awaited, shot-down, counted"),
     key("stats", "on, off"),
     key("nested", "range, everything: what the end of a sweep flushes while another one of the space is under way"),
@@ -180,6 +182,8 @@ impl Policy {
             "pti" => self.isolation = value_of(ISOLATION, value).ok_or(bad)?,
             "user_flush" => self.user_flush = value_of(USER_FLUSH, value).ok_or(bad)?,
             "local" => self.local_flush = value_of(LOCAL, value).ok_or(bad)?,
+            "broadcast" if value == "off" => self.broadcast = Broadcast::Off,
+            "broadcast" => self.broadcast = Broadcast::From { cpus: number(value, 1, 8192).ok_or(bad)? as u32 },
             _ if !ENABLED => return Err(TextError::NeedsHistory(key)),
             _ => history::set(self, key, value).ok_or(bad)?,
         }
@@ -217,6 +221,12 @@ impl Policy {
         put_word(put, "pti", ISOLATION, self.isolation, base.isolation)?;
         put_word(put, "user_flush", USER_FLUSH, self.user_flush, base.user_flush)?;
         put_word(put, "local", LOCAL, self.local_flush, base.local_flush)?;
+        if self.broadcast != base.broadcast {
+            match self.broadcast {
+                Broadcast::Off => put("broadcast", format_args!("off")),
+                Broadcast::From { cpus } => put("broadcast", format_args!("{cpus}")),
+            }?;
+        }
         put_word(put, "lazy_refs", LAZY_REFERENCES, self.lazy_references, base.lazy_references)?;
         if ENABLED { history::changes(&self.history, &base.history, put) } else { Ok(()) }
     }

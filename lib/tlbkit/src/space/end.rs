@@ -74,7 +74,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         let needs = Needs::TABLES.with(Needs::ANSWER).with(everyone);
         let request = Request::everything(needs).in_space(space);
         self.shootdown(Translations::OfSpace(space), request, Reason::Destroy);
-        Destroyed::Now
+        self.free_now(space)
     }
 
     /// Ends `space` as [`destroy`](Self::destroy) does, but never interrupts a CPU and waits for no answer. It does
@@ -95,7 +95,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         assert!(!self.is_running(space), "destroying a space that runs here");
         if self.has_flag(flag::LAZY_COUNTED) {
             let is_free = space.references.begin_counted_wait();
-            return if is_free { Destroyed::Now } else { Destroyed::WhenUnreferenced };
+            return if is_free { self.free_now(space) } else { Destroyed::WhenUnreferenced };
         }
         assert!(self.has_flag(flag::AWAITED), "destroying a space later where lazy references are shot down");
         self.with_irqs_off_here(|irqs| self.end_awaited(space, irqs))
@@ -108,7 +108,13 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         let holders = self.count_holders(space);
         assert!(space.references.begin_wait(holders + 1), "destroying a space twice");
         let dropped = if holders == 0 { 0 } else { self.notify_holders(space) };
-        if space.references.remove(1 + dropped) { Destroyed::Now } else { Destroyed::WhenUnreferenced }
+        if space.references.remove(1 + dropped) { self.free_now(space) } else { Destroyed::WhenUnreferenced }
+    }
+
+    /// No CPU holds the space any more.
+    fn free_now(&self, space: &AddressSpace<H::Set>) -> Destroyed {
+        self.give_pcid_back(space);
+        Destroyed::Now
     }
 
     /// Takes out of the CPU set every CPU that is not seen holding the space lazily; returns how many are left.

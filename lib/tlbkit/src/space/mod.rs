@@ -25,15 +25,18 @@
 //! write: either the initiator finds the CPU and sends it an IPI, or the CPU finds the new generation and flushes by
 //! itself. Without either fence both may miss, and the CPU runs on a translation that is gone.
 //!
-//! **Neighbours.** `cpu_set.rs` is the set itself. `end.rs` is how a space ends while CPUs still hold it in lazy TLB
-//! mode. CPUs enter and leave a space in `switch/`; translations are taken away in `flush/`.
+//! **Neighbours.** `cpu_set.rs` is the set itself. `shared.rs` has the PCIDs that all CPUs use for one space, which
+//! stand in the word of its generation. `end.rs` is how a space ends while CPUs still hold it in lazy TLB mode. CPUs
+//! enter and leave a space in `switch/`; translations are taken away in `flush/`.
 
 pub(crate) mod cpu_set;
 mod end;
+pub(crate) mod shared;
 
 use crate::addr::{PhysAddr, SpaceToken};
 use crate::sync::{AtomicU64, Ordering, const_unless_loom, fence};
 use cpu_set::{AtomicCpuSet, words_for};
+use shared::Stamp;
 
 /// Names a space for ever: an id is never given out twice (INV-3), so an ASID that names a dead space is merely
 /// useless.
@@ -84,7 +87,7 @@ pub struct AddressSpace<S = &'static [AtomicU64]> {
     pub(crate) id: SpaceId,
     pub(crate) token: SpaceToken,
     pub(crate) root: PhysAddr,
-    generation: AtomicU64,
+    stamp: AtomicU64,
     pub(crate) references: References,
     set: S,
 }
@@ -107,7 +110,7 @@ impl<S> AddressSpace<S> {
                 id,
                 token,
                 root,
-                generation: AtomicU64::new(1),
+                stamp: AtomicU64::new(1),
                 references: References::new(),
                 set,
             }
@@ -132,23 +135,22 @@ impl<S> AddressSpace<S> {
         self.root
     }
 
-    /// The newest generation. A CPU that flushes up to what it read here walks page tables that already hold the
-    /// changes which that generation stands for.
+    /// The newest generation.
     #[must_use]
     pub fn generation(&self) -> Generation {
-        // Acquire: partner is the Release in `advance`.
-        Generation(self.generation.load(Ordering::Acquire))
+        self.stamp().generation()
     }
 
     /// Records that translations were taken away; the page tables have been changed before. What the caller reads
     /// afterwards, the CPU set and the presence of its members, is read after the new generation has become visible to
     /// every CPU that joins (INV-2).
-    pub(crate) fn advance(&self) -> Generation {
-        // Release: the PTE changes come before it; partner is the Acquire in `generation`.
-        let before = self.generation.fetch_add(1, Ordering::Release);
-        // SeqCst: partners are the fences in `announce_switch`; the diagram is at the head of this file.
+    pub(crate) fn advance(&self) -> Stamp {
+        // Release: the PTE changes come before it; partner is the Acquire in `stamp`.
+        let before = self.stamp.fetch_add(1, Ordering::Release);
+        // SeqCst: partners are the fences in `announce_switch`, the diagram is at the head of this file; and, as an
+        // Acquire, the Release in `end_move`.
         fence(Ordering::SeqCst);
-        Generation(before + 1)
+        Stamp(before + 1)
     }
 }
 
@@ -289,7 +291,7 @@ mod tests {
         let words = [const { AtomicU64::new(0) }; 1];
         let space = AddressSpace::new(SpaceId(1), SpaceToken(0), PhysAddr(0), words);
         let before = space.generation();
-        assert_eq!(space.advance(), before.next());
+        assert_eq!(space.advance().generation(), before.next());
         assert_eq!(space.generation(), before.next());
         assert!(before > Generation::NEVER);
     }

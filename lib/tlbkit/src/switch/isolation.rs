@@ -37,7 +37,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         let (asid, pending) = (self.asid(), self.state.pending_user.get());
         let root = PhysAddr(self.state.root.get() + USER_ROOT_OFFSET);
         let pcid = asid.pcid().user_half();
-        if pending & 1 << asid.0 == 0 {
+        if !self.is_user_flush_deferred() {
             self.load_cr3(Cr3::keeping(root, pcid));
         } else {
             self.state.pending_user.set(pending & !(1 << asid.0));
@@ -45,9 +45,21 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         }
     }
 
-    /// Has the whole user half of the loaded ASID flushed at the next return to user mode.
+    /// True if the whole user half of the loaded ASID is flushed at the next return to user mode.
+    #[inline(always)]
+    fn is_user_flush_deferred(&self) -> bool {
+        let asid = self.asid();
+        !(self.has_broadcast() && asid.is_shared()) && self.state.pending_user.get() & 1 << asid.0 != 0
+    }
+
+    /// Has the whole user half of the loaded ASID flushed at the next return to user mode. That of a PCID that all CPUs
+    /// share is flushed now: there is no bit for it.
     pub(crate) fn defer_user_flush(&self) {
-        self.state.pending_user.set(self.state.pending_user.get() | 1 << self.asid().0);
+        let asid = self.asid();
+        if self.has_broadcast() && asid.is_shared() {
+            return self.flush_shared_user_half(asid);
+        }
+        self.state.pending_user.set(self.state.pending_user.get() | 1 << asid.0);
     }
 
     /// True if pages of the user half are flushed one by one, now. They are not if all of it is flushed later anyway.
@@ -55,7 +67,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         self.tlb.knobs().user_flush() == UserFlush::Invpcid
             && self.hardware.features().invpcid
             && self.state.cr3_mask.get() == u64::MAX
-            && self.state.pending_user.get() & 1 << self.asid().0 == 0
+            && !self.is_user_flush_deferred()
     }
 
     pub(crate) fn flush_user_page(&self, va: VirtAddr) {

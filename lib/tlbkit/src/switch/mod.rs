@@ -21,6 +21,9 @@
 //! Either the initiator sees the CPU on its way back and sends it an IPI, or the CPU sees the new generation and
 //! flushes by itself.
 //!
+//! A space that many CPUs run may have a PCID which all of them share. Then a switch loads that one, keeps what the TLB
+//! holds under it, and compares nothing: `space/shared.rs`.
+//!
 //! **Neighbours.** `isolation.rs` switches between the kernel half and the user half of one space. `space/end.rs` has
 //! what a CPU owes to a space that dies while the CPU holds it lazily.
 
@@ -33,6 +36,7 @@ use crate::cpu::{CHECKED, Cpu, flag};
 use crate::hardware::{Cr3, Event, Hardware, IrqsOff, Pcid};
 use crate::policy::history::ENABLED;
 use crate::space::cpu_set::AtomicCpuSet;
+use crate::space::shared::Stamp;
 use crate::space::{AddressSpace, Generation};
 use crate::sync::{Ordering, fence};
 
@@ -92,6 +96,9 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// nothing to look for.
     #[inline(always)]
     fn switch(&self, to: &AddressSpace<H::Set>) {
+        if self.has_broadcast() && to.stamp().pcid().is_some() {
+            return self.switch_to_shared(to);
+        }
         let hint = self.state.asids.hint(to.id);
         match self.state.asids.recall(hint, to.id) {
             Some(asid) => {
@@ -130,6 +137,12 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         self.enter(asid, to);
     }
 
+    /// The switch to a space that has a PCID of its own, on every CPU: it needs no ASID of this one.
+    fn switch_to_shared(&self, to: &AddressSpace<H::Set>) {
+        to.cpus().join(self.id);
+        self.enter(Asid::ONLY, to);
+    }
+
     /// The switch under a policy that owes something to the space, or to the kernel's CPU set, that CR3 no longer names
     /// afterwards.
     #[inline(never)]
@@ -147,12 +160,12 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     #[inline(never)]
     fn switch_without_pcid(&self, to: &AddressSpace<H::Set>) {
         to.cpus().join(self.id);
-        let newest = self.announce_switch(to);
+        let stamp = self.announce_switch(to);
         if self.is_noticed() {
             self.state.asids.assign_only(to.id, Generation::NEVER);
-            return self.enter_noticed(Asid::ONLY, to, newest);
+            return self.enter_noticed(Asid::ONLY, to, stamp);
         }
-        self.state.asids.assign_only(to.id, newest);
+        self.state.asids.assign_only(to.id, self.generation_in(stamp));
         self.record_loaded(to);
         self.hardware.write_cr3(Cr3(to.root.0));
         self.hardware.event(Event::SwitchFlushed);
@@ -163,14 +176,15 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// Loads `to` under `asid`: the joiner's side of INV-2, drawn in `space/mod.rs`. This CPU is in the CPU set.
     ///
     /// Entries are kept only if the ASID's generation is the newest, read after joining (INV-12). Otherwise the same
-    /// CR3 write flushes them, and those of the user half are flushed at the next return to user mode (INV-10).
+    /// CR3 write flushes them, and those of the user half are flushed at the next return to user mode (INV-10). A space
+    /// that is found to have a PCID of its own is loaded under that one instead.
     #[inline(always)]
     fn enter(&self, asid: Asid, to: &AddressSpace<H::Set>) {
-        let newest = self.announce_switch(to);
+        let stamp = self.announce_switch(to);
         if self.is_noticed() {
-            return self.enter_noticed(asid, to, newest);
+            return self.enter_noticed(asid, to, stamp);
         }
-        self.load(asid, to, newest);
+        self.load(asid, to, stamp);
         // Release: CR3 names the new space before an initiator can see that the old one was left; partners are the
         // Acquire loads in `choose_by` and in `holds_lazily`.
         self.set_presence(Presence::running(to.id), Ordering::Release);
@@ -179,11 +193,11 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// The same for a CPU that has found a notice: the space that it leaves may be dying, and then it holds a reference
     /// to it, which it drops once CR3 names other page tables (`space/end.rs`).
     #[cold]
-    fn enter_noticed(&self, asid: Asid, to: &AddressSpace<H::Set>, newest: Generation) {
+    fn enter_noticed(&self, asid: Asid, to: &AddressSpace<H::Set>, stamp: Stamp) {
         self.state.notice.clear();
         let was_in_space = self.state.root.get() != self.tlb.kernel_root.0;
         let left = self.loaded_token();
-        self.load(asid, to, newest);
+        self.load(asid, to, stamp);
         let is_last = was_in_space && self.drop_reference(left);
         // Release: as in `enter`; besides, the space that was left is not touched any more.
         self.set_presence(Presence::running(to.id), Ordering::Release);
@@ -192,15 +206,14 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         }
     }
 
-    /// From here on this CPU is a responder of every flush whose CPU set it is in. Returns the newest generation of
-    /// `to`.
+    /// From here on this CPU is a responder of every flush whose CPU set it is in. Returns the newest stamp of `to`.
     #[inline(always)]
-    fn announce_switch(&self, to: &AddressSpace<H::Set>) -> Generation {
+    fn announce_switch(&self, to: &AddressSpace<H::Set>) -> Stamp {
         // Relaxed: ordered by the fence below. Not `running` yet: an NMI must not take what is stale for usable (C-54).
         self.set_presence(Presence::SWITCHING, Ordering::Relaxed);
         // SeqCst: partners are the fences in `AddressSpace::advance` and in `notify_holders`.
         fence(Ordering::SeqCst);
-        to.generation()
+        to.stamp()
     }
 
     /// True if a destroyer has posted a notice: the space that is left may be dying. Under policies that never post one
@@ -211,9 +224,13 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     }
 
     #[inline(always)]
-    fn load(&self, asid: Asid, to: &AddressSpace<H::Set>, newest: Generation) {
-        self.state.asid.set(asid.0);
+    fn load(&self, asid: Asid, to: &AddressSpace<H::Set>, stamp: Stamp) {
         self.record_loaded(to);
+        if self.has_broadcast() && self.load_shared(stamp) {
+            return self.hardware.event(Event::SwitchKept);
+        }
+        let newest = self.generation_in(stamp);
+        self.state.asid.set(asid.0);
         if self.state.asids.generation(asid) == newest {
             self.load_keeping(to.root, asid);
             self.hardware.event(Event::SwitchKept);
@@ -221,6 +238,15 @@ impl<H: Hardware> Cpu<'_, '_, H> {
             self.load_flushing(asid, to, newest);
             self.hardware.event(Event::SwitchFlushed);
         }
+    }
+
+    /// Loads the space whose top-level table was recorded under the PCID in its `stamp`; false if it has none.
+    pub(crate) fn load_shared(&self, stamp: Stamp) -> bool {
+        let Some(pcid) = stamp.pcid() else { return false };
+        let asid = Asid::of_shared(pcid);
+        self.state.asid.set(asid.0);
+        self.load_keeping(PhysAddr(self.state.root.get()), asid);
+        true
     }
 
     #[inline(always)]
@@ -279,11 +305,22 @@ impl<H: Hardware> Cpu<'_, '_, H> {
 
     /// Leaves lazy TLB mode for the same space. It is still loaded: all that is needed is to be seen, then to look.
     fn leave_lazy(&self, to: &AddressSpace<H::Set>) {
-        let newest = self.announce_switch(to);
+        let stamp = self.announce_switch(to);
+        if self.has_broadcast() && self.asid().is_shared() {
+            return self.leave_lazy_shared(to);
+        }
+        let newest = self.generation_in(stamp);
         if self.has_flag(flag::LAZY_COUNTED) || self.state.asids.generation(self.asid()) != newest {
             return self.leave_lazy_stale(to, newest);
         }
         // Relaxed: to an initiator this CPU is a responder before and after.
+        self.set_presence(Presence::running(to.id), Ordering::Relaxed);
+    }
+
+    /// The same for a space that is loaded under a PCID of its own: what was held under that one is current.
+    fn leave_lazy_shared(&self, to: &AddressSpace<H::Set>) {
+        self.uncount_lazy(to);
+        // Relaxed: as in `leave_lazy`.
         self.set_presence(Presence::running(to.id), Ordering::Relaxed);
     }
 
@@ -399,7 +436,11 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         // count.
         let leaves = |set: AtomicCpuSet<'_>| set.remove(self.id, Ordering::Relaxed);
         self.with_space_of(token, |space| {
-            space.references.is_dying() && leaves(space.cpus()) && space.references.remove(1)
+            let is_last = space.references.is_dying() && leaves(space.cpus()) && space.references.remove(1);
+            if is_last {
+                self.give_pcid_back(space);
+            }
+            is_last
         })
     }
 }

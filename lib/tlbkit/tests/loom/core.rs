@@ -3,8 +3,8 @@
 
 use std::cell::{Cell, RefCell};
 
-use loom::thread::Thread;
-use tlbkit::sync::{AtomicU32, AtomicU64};
+use loom::thread::{self, Thread};
+use tlbkit::sync::{AtomicU32, AtomicU64, Ordering};
 use tlbkit::{Cr3, Event, Features, Pcid, PhysAddr};
 
 use crate::memory::KERNEL;
@@ -59,6 +59,11 @@ pub(crate) struct Core {
     pub(crate) has_answered: Cell<bool>,
     /// Done once, at the first event of a kind.
     once: RefCell<Option<(fn(&Event) -> bool, Box<dyn FnOnce()>)>>,
+    /// Changed by each access and each walk: TLBSYNC comes after those that an INVLPGB has named. Apart for each PCID
+    /// that all CPUs share, and for all others together.
+    accesses: [AtomicU32; 3],
+    /// Of which kind the access or walk is that is under way.
+    under_way: Cell<Option<usize>>,
     /// The interrupt line. Its delivery orders what was written before it was sent, as the protocol demands of it.
     pub(crate) interrupt: AtomicU32,
     /// The thread, while it sleeps until an interrupt.
@@ -81,6 +86,8 @@ impl Core {
             heard: Cell::new(0),
             has_answered: Cell::new(false),
             once: RefCell::new(None),
+            accesses: std::array::from_fn(|_| AtomicU32::new(0)),
+            under_way: Cell::new(None),
             interrupt: AtomicU32::new(0),
             sleeper: RefCell::new(None),
         }
@@ -98,6 +105,51 @@ impl Core {
         }
         let due = self.once.borrow_mut().take_if(|(is_it, _)| is_it(event));
         due.into_iter().for_each(|(_, then)| then());
+    }
+
+    /// An access or a walk, `f`, under `pcid`: it comes after each TLBSYNC that found it missing, and before any other.
+    pub(crate) fn access<R>(&self, pcid: Pcid, f: impl FnOnce() -> R) -> R {
+        let kind = Self::kind_of(pcid);
+        let before = self.under_way.replace(Some(kind));
+        // Acquire: partner is the Release in `await_accesses`.
+        self.accesses[kind].fetch_add(1, Ordering::Acquire);
+        let result = f();
+        // Release: partner is the Acquire in `await_accesses`.
+        self.accesses[kind].fetch_add(1, Ordering::Release);
+        self.under_way.set(before);
+        result
+    }
+
+    /// Walks under `pcid`, or all, that begin from here on find what the tables hold now.
+    pub(crate) fn begin_sync(&self, pcid: Option<Pcid>) {
+        for kind in self.kinds(pcid) {
+            // AcqRel: partner is the Acquire in `access`.
+            self.accesses[kind].fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// TLBSYNC waits for accesses and walks under `pcid`, or for all.
+    pub(crate) fn end_sync(&self, pcid: Option<Pcid>) {
+        for kind in self.kinds(pcid) {
+            // AcqRel: partners are both in `access`.
+            self.accesses[kind].fetch_add(1, Ordering::AcqRel);
+            while self.under_way.get() == Some(kind) {
+                thread::yield_now();
+                self.accesses[kind].fetch_add(1, Ordering::AcqRel); // AcqRel: as above
+            }
+        }
+    }
+
+    fn kinds(&self, pcid: Option<Pcid>) -> impl Iterator<Item = usize> {
+        (0..self.accesses.len()).filter(move |&kind| pcid.is_none_or(|pcid| Self::kind_of(pcid) == kind))
+    }
+
+    fn kind_of(pcid: Pcid) -> usize {
+        match pcid.0 & !Pcid::USER_BIT {
+            16 => 1,
+            17 => 2,
+            _ => 0,
+        }
     }
 
     /// Drops the entries that `goes` names.

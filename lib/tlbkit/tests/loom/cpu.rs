@@ -3,14 +3,16 @@
 //! What each instruction invalidates is written here apart from `tlbkit-arch`, on purpose: loom's CPUs hold pages by
 //! number and no addresses, and a mistake in the one table would otherwise be a mistake in every check.
 
+use std::cell::RefCell;
+use std::num::NonZeroU32;
 use std::rc::Rc;
 
 use loom::thread;
 use tlbkit::sync::Ordering;
 use tlbkit::{
-    AddressSpace, CpuId, Cr3, Destroyed, Entered, Event, Features, Hardware, HostExtent, HostFlush, Invpcid, IrqsOff,
-    Isolation, KernelFlushes, Late, Pcid, Reason, Scope, SpaceToken, Stride, TlbBatch, TlbGather, Translations,
-    VirtAddr,
+    AddressSpace, CpuId, Cr3, Destroyed, Entered, Event, Features, Hardware, HostExtent, HostFlush, Invlpgb, Invpcid,
+    IrqsOff, Isolation, KernelFlushes, Late, Pcid, Reason, Scope, SpaceToken, Stride, TlbBatch, TlbGather,
+    Translations, VirtAddr,
 };
 
 use crate::core::{Core, Entry, FLUSH, PREEMPTED, RUNNING, WAKEFUL_TURNS};
@@ -22,11 +24,13 @@ use crate::memory::{KERNEL, address, page_of};
 pub(crate) struct Cpu {
     pub(crate) machine: Rc<Machine>,
     index: usize,
+    /// INVLPGBs that no TLBSYNC has followed yet.
+    sent: RefCell<Vec<Invlpgb>>,
 }
 
 impl Cpu {
     pub(crate) fn new(machine: Rc<Machine>, index: usize) -> Self {
-        Self { machine, index }
+        Self { machine, index, sent: RefCell::default() }
     }
 
     pub(crate) fn protocol(&self) -> tlbkit::Cpu<'_, '_, Self> {
@@ -118,10 +122,24 @@ impl Cpu {
     }
 
     fn read(&self, table: usize, page: usize) {
-        let find = || self.core().hit(table == KERNEL, page);
-        let Some(entry) = find().or_else(|| self.walk(table, page)) else { return };
-        assert_eq!(entry.table, table, "cpu{} used another space's translation", self.index);
-        self.machine.tables[table].pages[page].frame.touch("a program");
+        self.accessing(|| {
+            let find = || self.core().hit(table == KERNEL, page);
+            let Some(entry) = find().or_else(|| self.walk(table, page)) else { return };
+            assert_eq!(entry.table, table, "cpu{} used another space's translation", self.index);
+            self.machine.tables[table].pages[page].frame.touch("a program");
+        });
+    }
+
+    /// An access or a walk under the loaded PCID, for which TLBSYNC waits on a machine that has it.
+    fn accessing<R>(&self, f: impl FnOnce() -> R) -> R {
+        let core = self.core();
+        if self.machine.setup.broadcast_pages.is_some() { core.access(core.cr3.get().pcid(), f) } else { f() }
+    }
+
+    /// Asks for a PCID of the space in table `table` that all CPUs share.
+    pub(crate) fn share(&self, table: usize) {
+        self.enter_kernel();
+        self.protocol().share_pcid(self.machine.space(table));
     }
 
     /// Takes the pages away, flushes, frees the frames.
@@ -272,11 +290,13 @@ impl Cpu {
     /// A walk that nobody asked for, now: from the loaded root, and below it along every path that is remembered.
     fn speculate(&self) {
         let (core, walker) = (self.core(), "a speculative walk");
-        let cr3 = core.cr3.get();
-        self.machine.tables[table_of(cr3.root())].root.touch(walker);
-        let entries = core.entries.borrow();
-        let remembered = entries.iter().filter(|entry| entry.pcid == cr3.pcid());
-        remembered.for_each(|entry| self.machine.tables[entry.table].lower.touch(walker));
+        self.accessing(|| {
+            let cr3 = core.cr3.get();
+            self.machine.tables[table_of(cr3.root())].root.touch(walker);
+            let entries = core.entries.borrow();
+            let remembered = entries.iter().filter(|entry| entry.pcid == cr3.pcid());
+            remembered.for_each(|entry| self.machine.tables[entry.table].lower.touch(walker));
+        });
     }
 
     fn walk(&self, table: usize, page: usize) -> Option<Entry> {
@@ -299,7 +319,7 @@ impl Cpu {
             let is_mapped = table != KERNEL || !is_user_half;
             for page in 0..self.machine.tables[table].pages.len() {
                 if is_mapped && self.core().hit(table == KERNEL, page).is_none() {
-                    self.walk(table, page);
+                    self.accessing(|| self.walk(table, page));
                 }
             }
         }
@@ -309,6 +329,29 @@ impl Cpu {
     fn invalidate(&self, goes: impl Fn(&Entry) -> bool) {
         self.core().drop_entries(goes);
         self.fill();
+    }
+}
+
+/// The PCID that an INVLPGB names; nothing if it names all.
+fn named_pcid(what: Invlpgb) -> Option<Pcid> {
+    match what {
+        Invlpgb::Pages { pcid, .. } | Invlpgb::Single(pcid) => Some(pcid),
+        Invlpgb::PagesOfAll { .. } | Invlpgb::All | Invlpgb::AllAndGlobals => None,
+    }
+}
+
+/// True if an INVLPGB drops `entry`.
+fn goes(what: Invlpgb, entry: &Entry) -> bool {
+    let is_named = named_pcid(what).is_none_or(|pcid| entry.pcid == pcid);
+    let has = |first: VirtAddr, pages: u32| {
+        let count = entry.page.wrapping_sub(page_of(first));
+        (entry.table == KERNEL) == first.is_kernel() && count < pages as usize
+    };
+    match what {
+        Invlpgb::Pages { first, pages, .. } => is_named && !entry.is_global && has(first, pages),
+        Invlpgb::PagesOfAll { first, pages, .. } => has(first, pages),
+        Invlpgb::Single(_) | Invlpgb::All => is_named && !entry.is_global,
+        Invlpgb::AllAndGlobals => true,
     }
 }
 
@@ -352,6 +395,24 @@ impl Hardware for Cpu {
 
     fn toggle_pge(&self) {
         self.invalidate(|_| true);
+    }
+
+    fn broadcast_pages(&self) -> Option<NonZeroU32> {
+        self.machine.setup.broadcast_pages
+    }
+
+    fn invlpgb(&self, what: Invlpgb) {
+        self.sent.borrow_mut().push(what);
+    }
+
+    fn tlbsync(&self) {
+        for what in self.sent.take() {
+            for core in &self.machine.cores {
+                core.begin_sync(named_pcid(what));
+                core.drop_entries(|entry| goes(what, entry));
+                core.end_sync(named_pcid(what));
+            }
+        }
     }
 
     fn send_ipi(&self, to: CpuId) {

@@ -1,12 +1,13 @@
 //! The machine that loom explores: what its CPUs share.
 
 use std::cell::{Cell, RefCell};
+use std::num::NonZeroU32;
 
 use self_cell::self_cell;
 use tlbkit::sync::AtomicU64;
 use tlbkit::{
-    AddressSpace, Compare, CpuSetUpkeep, CpuState, Features, History, HostFlush, Isolation, KernelFlushes, Late, Lazy,
-    LazyReferences, LocalFlush, PhysAddr, Policy, RangeRule, SpaceToken, Tags, Tlb, UserFlush,
+    AddressSpace, Broadcast, Compare, CpuSetUpkeep, CpuState, Features, History, HostFlush, Isolation, KernelFlushes,
+    Late, Lazy, LazyReferences, LocalFlush, PhysAddr, Policy, RangeRule, SpaceToken, Tags, Tlb, UserFlush,
 };
 
 use crate::core::Core;
@@ -23,6 +24,7 @@ pub(crate) const POLICY: Policy = Policy {
     isolation: Isolation::Off,
     user_flush: UserFlush::Invpcid,
     local_flush: LocalFlush::WhileRemote,
+    broadcast: Broadcast::Off,
     history: History::NONE,
 };
 
@@ -42,6 +44,8 @@ pub(crate) struct Setup {
     /// What the host flushes of a CPU that it does not run.
     pub(crate) host: HostFlush,
     pub(crate) kernel_flushes: KernelFlushes,
+    /// The most pages that one INVLPGB takes, on a machine that has it.
+    pub(crate) broadcast_pages: Option<NonZeroU32>,
     /// Most switches, in one execution, away from a CPU that could go on: what bounds the exploration.
     pub(crate) preemptions: usize,
 }
@@ -58,6 +62,7 @@ impl Default for Setup {
             glances: 0,
             host: HostFlush::None,
             kernel_flushes: KernelFlushes::AtOnce,
+            broadcast_pages: None,
             preemptions: 3,
         }
     }

@@ -11,6 +11,9 @@
 //! turn of waiting. Elsewhere the protocol runs with interrupts off, but for steps of a flush between two events. An
 //! interrupt orders what was written before it was sent; what a waiting CPU finds without one, the protocol must order.
 //!
+//! **INVLPGB** drops what it names from the TLBs of all CPUs when TLBSYNC comes, which waits for the accesses and walks
+//! under way through that; so they come before it by happens-before, and nothing else does.
+//!
 //! **Sleeping.** A CPU sleeps only if nothing was announced since it looked, and every change that ends a wait is
 //! announced after it: an answer, a switch, a CPU that leaves or comes back. The one thing that is not announced, an
 //! interrupt on its way to a CPU that waits with interrupts off (`bring_up`), comes from a CPU that will wait itself or
@@ -37,5 +40,6 @@ mod kernel;
 mod lazy;
 mod leave;
 mod requests;
+mod shared;
 mod slots;
 mod spared;

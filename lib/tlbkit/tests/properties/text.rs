@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use tlbkit::{KEYS, PRESETS, Policy, TextError};
 
 /// Values of each key of the list, in its order: the ends of each range, and each word.
-const VALUES: [&[&str]; 20] = [
+const VALUES: [&[&str]; 21] = [
     &["off", "1", "15"],
     &["1", "15"],
     &["off", "once", "skip"],
@@ -21,6 +21,7 @@ const VALUES: [&[&str]; 20] = [
     &["on", "off"],
     &["invpcid", "cr3"],
     &["before", "while"],
+    &["off", "1", "8192"],
     &["awaited", "shot-down", "counted"],
     &["on", "off"],
     &["range", "everything"],

@@ -4,6 +4,7 @@ mod machine;
 
 mod batch;
 mod bring_up;
+mod broadcast;
 mod cpu_set;
 mod foreign;
 mod gather;

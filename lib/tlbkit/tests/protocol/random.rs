@@ -8,8 +8,8 @@ use std::cell::RefCell;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use tlbkit::{
-    Batching, Compare, CpuSetUpkeep, FamilyShift, Features, History, Isolation, KernelSet, LargePageWalk, Lazy,
-    LazyReferences, LocalFlush, PRESETS, Policy, RangeRule, Tags, UserFlush,
+    Batching, Broadcast, Compare, CpuSetUpkeep, FamilyShift, Features, History, Isolation, KernelSet, LargePageWalk,
+    Lazy, LazyReferences, LocalFlush, PRESETS, Policy, RangeRule, Tags, UserFlush,
 };
 use tlbkit_arch::SplitMix64;
 
@@ -131,7 +131,10 @@ fn replace(world: &'static World, program: Shared, cpu: usize, space: usize) {
 }
 
 fn run(policy: Policy, features: Features, spaces: usize, steps: &[Step]) {
-    let world = World::of(policy, &[features; CPUS]);
+    run_on(World::of(policy, &[features; CPUS]), spaces, steps);
+}
+
+fn run_on(world: &'static World, spaces: usize, steps: &[Step]) {
     let names = (0..spaces).map(|_| Some(world.space())).collect();
     (0..spaces).for_each(|space| map_missing(world, Owner::Space(space)));
     let program: Shared =
@@ -212,6 +215,21 @@ proptest! {
         steps in prop::collection::vec(any::<Step>(), 20..120),
     ) {
         run(policy, features, spaces, &steps);
+    }
+
+    /// The same with INVLPGB, which is used as soon as a flush interrupts a CPU.
+    #[test]
+    fn no_program_reaches_what_was_freed_by_broadcast(
+        policy in policies(),
+        invpcid in any::<bool>(),
+        pages in prop::sample::select(vec![1, 3, 8]),
+        spaces in 3usize..9,
+        steps in prop::collection::vec(any::<Step>(), 20..120),
+    ) {
+        let broadcast = Broadcast::From { cpus: 1 };
+        let tags = if policy.tags == Tags::Off { Tags::RoundRobin(2) } else { policy.tags };
+        let policy = Policy { broadcast, tags, ..policy };
+        run_on(World::with_broadcast(policy, &[Features { invpcid, ..MODERN }; CPUS], pages), spaces, &steps);
     }
 }
 

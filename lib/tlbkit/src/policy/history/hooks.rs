@@ -61,6 +61,7 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
     #[cold]
     fn drop_counted_reference(&self, space: &AddressSpace<H::Set>) {
         if space.references.remove(1) {
+            self.give_pcid_back(space);
             self.hardware.event(Event::LastLazyReference(space.token));
         }
     }

@@ -4,7 +4,7 @@ use super::ENABLED;
 use super::choices::{Accounting, Batching, FamilyShift, History, KernelSet, LargePageWalk, LazyReferences};
 use super::tables::{Foreign, Nested, SharedDirty, TableFree};
 use crate::policy::{
-    Compare, CpuSetUpkeep, Isolation, Lazy, LocalFlush, Policy, Preset, RangeRule, TLBKIT, Tags, UserFlush,
+    Broadcast, Compare, CpuSetUpkeep, Isolation, Lazy, LocalFlush, Policy, Preset, RangeRule, TLBKIT, Tags, UserFlush,
 };
 
 const fn ceiling(pages: u32, compare: Compare) -> RangeRule {
@@ -26,6 +26,7 @@ const LINUX_3_4: Policy = Policy {
     isolation: Isolation::Off,
     user_flush: UserFlush::Invpcid,
     local_flush: LocalFlush::BeforeRemote,
+    broadcast: Broadcast::Off,
     history: PLAIN,
 };
 const LINUX_3_13: Policy = Policy {

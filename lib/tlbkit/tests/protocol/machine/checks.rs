@@ -1,6 +1,6 @@
 //! What the world adds to its CPUs: each instruction is checked as it is executed.
 
-use tlbkit::{AddressSpace, CpuId, Cr3, Event, Hardware, Pcid, SpaceToken, Tags, Tlb, sync::AtomicU64};
+use tlbkit::{AddressSpace, CpuId, Cr3, Event, Hardware, MAX_ASIDS, Pcid, SpaceToken, Tags, Tlb, sync::AtomicU64};
 use tlbkit_arch::Instruction;
 use tlbkit_testkit::{Apics, Machine, TestCpu};
 
@@ -15,7 +15,9 @@ impl World {
         }
         let slot = cr3.pcid().0 & !Pcid::USER_BIT;
         assert_eq!(slot == 0, cr3.root() == KERNEL_ROOT, "INV-8: {cr3:?}");
-        assert!(usize::from(slot) <= self.tlb.policy().asids(), "INV-8: a tag beyond the slots: {cr3:?}");
+        let is_shared = core.broadcast_pages.get().is_some() && usize::from(slot) > MAX_ASIDS;
+        let is_own = usize::from(slot) <= self.tlb.policy().asids();
+        assert!(is_own || is_shared, "INV-8: a tag beyond the slots: {cr3:?}");
         assert_eq!(cr3.pcid().0 & Pcid::USER_BIT != 0, is_user_half(cr3.root()), "INV-8: halves mixed up: {cr3:?}");
     }
 
@@ -70,6 +72,10 @@ impl Machine for &'static World {
         {
             self.check_kept(core, cr3);
         }
+    }
+
+    fn broadcast(self, instruction: Instruction) {
+        self.cpus.iter().for_each(|core| core.tlb.borrow_mut().execute(instruction, core.current_tag()));
     }
 
     fn interrupt(self, to: CpuId) {

@@ -7,6 +7,7 @@ mod memory;
 pub(crate) mod thread;
 
 use std::cell::{Cell, OnceCell, RefCell};
+use std::num::NonZeroU32;
 use std::ops::Deref;
 
 use tlbkit::sync::AtomicU64;
@@ -74,6 +75,14 @@ impl World {
     /// A machine with one CPU for each of `features`, all brought up.
     pub(crate) fn of(policy: Policy, features: &[Features]) -> &'static Self {
         let world = Self::before_bring_up(policy, features);
+        (0..features.len()).for_each(|n| world.bring_up(n));
+        world
+    }
+
+    /// The same, where one INVLPGB takes so many pages.
+    pub(crate) fn with_broadcast(policy: Policy, features: &[Features], pages: u32) -> &'static Self {
+        let world = Self::before_bring_up(policy, features);
+        world.cpus.iter().for_each(|core| core.broadcast_pages.set(NonZeroU32::new(pages)));
         (0..features.len()).for_each(|n| world.bring_up(n));
         world
     }
