@@ -2,8 +2,7 @@
 //!
 //! This is how the machine itself is tested: what x86-64 forbids must not be among the outcomes, what it permits must.
 
-use tlbkit::{Cr3, Features, Invpcid, Pcid, PhysAddr, Stride, VirtAddr};
-use tlbkit_arch::scope::{Broadcast, Globals, Paths};
+use tlbkit::{Cr3, Features, Invlpgb, Invpcid, Pcid, PhysAddr, VirtAddr};
 use tlbkit_arch::{Pte, entry_at};
 
 pub use crate::machine::observation::Exception;
@@ -189,16 +188,30 @@ impl Bare {
         self.machine.set_pcide(cpu, features)
     }
 
-    /// INVLPGB of `pages` pages and TLBSYNC; global entries stay, cached paths go.
-    pub fn broadcast(&mut self, va: VirtAddr, pages: u64, stride: Stride, pcid: Pcid) {
-        let (globals, paths) = (Globals::Kept, Paths::Removed);
-        self.machine.invlpgb(Broadcast { first: va, count: pages, stride, pcid, globals, paths });
+    /// INVLPGB.
+    ///
+    /// # Errors
+    /// The rule that it breaks.
+    pub fn invlpgb(&mut self, cpu: usize, what: Invlpgb) -> Result<(), Exception> {
+        self.machine.current = cpu;
+        self.machine.invlpgb(cpu, what)
     }
 
-    /// INVLPGB with its most forceful flags off: final entries alone, or with the global ones too.
-    pub fn broadcast_final_only(&mut self, va: VirtAddr, pages: u64, pcid: Pcid) {
-        let (globals, paths) = (Globals::Removed, Paths::Kept);
-        self.machine.invlpgb(Broadcast { first: va, count: pages, stride: Stride::Page4K, pcid, globals, paths });
+    /// TLBSYNC.
+    ///
+    /// # Errors
+    /// The rule that it breaks.
+    pub fn tlbsync(&mut self, cpu: usize) -> Result<(), Exception> {
+        self.machine.current = cpu;
+        self.machine.tlbsync(cpu)
+    }
+
+    /// INVLPGB and TLBSYNC by CPU 0.
+    ///
+    /// # Panics
+    /// If the machine refuses them.
+    pub fn broadcast(&mut self, what: Invlpgb) {
+        self.invlpgb(0, what).and_then(|()| self.tlbsync(0)).expect("a broadcast that breaks no rule");
     }
 
     /// Gives a frame back, and looks whether a CPU can still walk it.

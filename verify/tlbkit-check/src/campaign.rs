@@ -1,10 +1,12 @@
 //! Many runs: seed after seed until something is found or enough have been made.
 
 use std::cell::RefCell;
+use std::num::NonZeroU32;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tlbkit::{Features, Late, Policy};
+use tlbkit_arch::SplitMix64;
 
 use crate::digest;
 use crate::finding::Finding;
@@ -31,12 +33,14 @@ pub struct Plan {
 
 /// The first seed of the later family: programs that were added when seeds already had a meaning.
 pub const LATER: u64 = 1 << 32;
-/// Seeds of the first family for each of the later one.
+/// Seeds of the first family for each of the later one, and of that with INVLPGB.
 const TO_ONE_LATER: u64 = 4;
 /// The first seed of the guests' family: programs whose CPUs are preempted, or are not to be disturbed.
 pub const GUEST: u64 = 1 << 34;
 /// Seeds of the first family for each of the guests'.
 const TO_ONE_GUEST: u64 = 8;
+/// The first seed of the family with INVLPGB, which runs programs of all others and some of its own.
+pub const BROADCAST: u64 = 1 << 35;
 
 impl Plan {
     /// What `seed` runs.
@@ -46,6 +50,9 @@ impl Plan {
         let policy = policies::draw(&mut draws);
         let features = features(draws.below(8));
         let late = late(draws.below(4));
+        if seed >= BROADCAST || self.program.is_some_and(Named::needs_broadcast) {
+            return self.broadcast_scenario(seed, policy, late, &mut draws);
+        }
         let (named, random): (&'static [Named], fn(u64) -> Program) = match seed {
             ..LATER => (named::ALL, Program::random),
             LATER..GUEST => (named::LATER, Program::random_later),
@@ -55,6 +62,18 @@ impl Plan {
         let program = self.program.or(in_turn).map_or_else(|| random(seed), Named::program);
         let config = MachineConfig { features, late, ..MachineConfig::default() };
         Scenario { config, policy: self.policy.unwrap_or(policy), program, only: None }
+    }
+
+    /// The same on a machine with INVLPGB. Every CPU that has it has PCIDs.
+    fn broadcast_scenario(&self, seed: u64, policy: Policy, late: Late, draws: &mut SplitMix64) -> Scenario {
+        let policy = policies::with_broadcast(self.policy.unwrap_or(policy), draws);
+        let broadcast_pages = NonZeroU32::new(1 << (2 * draws.below(3)));
+        let features = Features { pcid: true, invpcid: draws.below(4) != 0 };
+        let config = MachineConfig { features, broadcast_pages, late, ..MachineConfig::default() };
+        let named = seed.is_multiple_of(2).then(|| named::broadcast_in_turn(seed / 2));
+        let random = [Program::random, Program::random_later, Program::random_guest][(seed / 2 % 3) as usize];
+        let program = self.program.or(named).map_or_else(|| random(seed), Named::program);
+        Scenario { config, policy, program, only: None }
     }
 
     /// Runs `seed`, half of them under a PCT schedule.
@@ -143,15 +162,15 @@ pub fn seeds(plan: &Plan, first: u64, count: u64, threads: usize, progress: &(dy
     Report { seeds, steps: steps.into_inner(), failure }
 }
 
-/// Runs the seeds of all families: those of the first, then a quarter as many of the later one and an eighth as many of
-/// the guests', unless the plan names one program.
+/// Runs the seeds of all families: those of the first, then a quarter as many of the later one and of that with
+/// INVLPGB, and an eighth as many of the guests', unless the plan names one program.
 #[must_use]
 pub fn families(plan: &Plan, first: u64, count: u64, threads: usize, progress: &(dyn Fn(u64) + Sync)) -> Report {
     let report = seeds(plan, first, count, threads, progress);
     if report.failure.is_some() || plan.program.is_some() || first >= LATER {
         return report;
     }
-    let others = [(LATER, TO_ONE_LATER), (GUEST, TO_ONE_GUEST)];
+    let others = [(LATER, TO_ONE_LATER), (GUEST, TO_ONE_GUEST), (BROADCAST, TO_ONE_LATER)];
     others.into_iter().fold(report, |report, (family, to_one)| {
         if report.failure.is_some() {
             return report;

@@ -4,8 +4,9 @@
 //! at each flush, a ceiling of one page) reach in a short run what the published ones reach after hours.
 
 use tlbkit::{
-    Accounting, Batching, Compare, CpuSetUpkeep, FamilyShift, Foreign, History, Isolation, KernelSet, LargePageWalk,
-    Lazy, LazyReferences, LocalFlush, Nested, PRESETS, Policy, RangeRule, SharedDirty, TableFree, Tags, UserFlush,
+    Accounting, Batching, Broadcast, Compare, CpuSetUpkeep, FamilyShift, Foreign, History, Isolation, KernelSet,
+    LargePageWalk, Lazy, LazyReferences, LocalFlush, Nested, PRESETS, Policy, RangeRule, SharedDirty, TableFree, Tags,
+    UserFlush,
 };
 
 use crate::digest;
@@ -39,7 +40,14 @@ fn point(random: &mut SplitMix64) -> Policy {
     let accounting = one_of(random, &[Accounting::Off, Accounting::On]);
     let (nested, shared_dirty) = overlaps(*random);
     let history = History { kernel_set, batching, table_free, foreign, accounting, nested, shared_dirty };
-    Policy { tags, lazy, lazy_references, cpu_set, range, isolation, user_flush, local_flush, history }
+    let broadcast = Broadcast::Off;
+    Policy { tags, lazy, lazy_references, cpu_set, range, isolation, user_flush, local_flush, broadcast, history }
+}
+
+/// The same on a machine with INVLPGB: it is used soon, so that short runs meet it.
+pub(crate) fn with_broadcast(policy: Policy, random: &mut SplitMix64) -> Policy {
+    let tags = if policy.tags == Tags::Off { Tags::RoundRobin(2) } else { policy.tags };
+    Policy { tags, broadcast: Broadcast::From { cpus: one_of(random, &[1, 1, 2]) }, ..policy }
 }
 
 /// These are drawn from random numbers of their own, so that what a seed draws after its policy does not change.

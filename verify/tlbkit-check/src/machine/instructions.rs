@@ -1,12 +1,13 @@
 //! Instructions that change what a CPU may have cached: their scope, and when they fault.
 
-use tlbkit::{Cr3, Invpcid, Pcid, Stride, VirtAddr};
-use tlbkit_arch::scope::{Broadcast, Globals, Paths};
-use tlbkit_arch::{CurrentTag, Instruction, is_canonical};
+use tlbkit::{Cr3, Invlpgb, Invpcid, Pcid, Stride, VirtAddr};
+use tlbkit_arch::scope::{Globals, Paths};
+use tlbkit_arch::{CurrentTag, Instruction, Invalidation, is_canonical};
 
-use super::Machine;
 use super::errata::Erratum;
 use super::observation::{Exception, Observation};
+use super::tlb::Named;
+use super::{Machine, OnItsWay};
 
 impl Machine {
     /// MOV to CR3.
@@ -106,18 +107,77 @@ impl Machine {
         Ok(())
     }
 
-    /// INVLPGB and TLBSYNC: on every CPU when the pair has ended.
-    pub(crate) fn invlpgb(&mut self, what: Broadcast) {
-        self.drain();
-        let skips = self.errata.has(Erratum::BroadcastStrideSkips) && what.stride != Stride::Page4K;
-        for cpu in 0..self.cpus.len() {
-            let gone = Instruction::Invlpgb(what).invalidates(self.current_tag(cpu));
-            let tlb = &mut self.cpus[cpu].tlb;
-            let small: Vec<_> =
-                tlb.entries.iter().filter(|e| skips && e.page.stride == Stride::Page4K).copied().collect();
-            tlb.remove(&gone);
-            small.into_iter().for_each(|entry| tlb.add(entry));
+    /// INVLPGB, which waits for nothing. It arrives on each CPU at any moment until the TLBSYNC of this one is over:
+    /// what it names goes then, and may have been fetched again. It does not wait for stores either.
+    pub(crate) fn invlpgb(&mut self, cpu: usize, what: Invlpgb) -> Result<(), Exception> {
+        let Some(most) = self.broadcast_pages else { return Err(Exception("#UD: INVLPGB on a CPU without it")) };
+        let (pcid, range) = match what {
+            Invlpgb::Pages { pcid, first, pages, stride, .. } => (pcid, Some((first, pages, stride))),
+            Invlpgb::PagesOfAll { first, pages, stride } => (Pcid::KERNEL, Some((first, pages, stride))),
+            Invlpgb::Single(pcid) => (pcid, None),
+            Invlpgb::All | Invlpgb::AllAndGlobals => (Pcid::KERNEL, None),
+        };
+        if pcid != Pcid::KERNEL && !self.features.pcid {
+            return Err(Exception("#GP: INVLPGB of a PCID while CR4.PCIDE is clear"));
+        }
+        if let Some((first, pages, stride)) = range {
+            let most = if stride == Stride::Page1G { 1 } else { most.get() };
+            if pages == 0 || pages > most {
+                return Err(Exception("#GP: INVLPGB of more pages than CPUID allows, or of none (C-36)"));
+            }
+            let last = VirtAddr(first.0.wrapping_add(u64::from(pages - 1) << stride.shift()));
+            if !is_canonical(first) || !is_canonical(last) {
+                return Err(Exception("#GP: INVLPGB of an address that is not canonical"));
+            }
+        }
+        let is_wide = range.is_some_and(|(_, _, stride)| stride != Stride::Page4K);
+        let what = Instruction::Invlpgb(what).invalidates(self.current_tag(cpu));
+        let free = self.broadcasts.iter().position(Option::is_none);
+        let number = free.unwrap_or(self.broadcasts.len());
+        if number == u64::BITS as usize {
+            // No number is left, so this one arrives at once.
+            self.cpus.iter_mut().for_each(|core| core.tlb.remove(&what));
+        } else {
+            self.broadcasts.resize(self.broadcasts.len().max(number + 1), None);
+            self.broadcasts[number] = Some(OnItsWay { cpu, what });
+            let spared = (is_wide && self.errata.has(Erratum::BroadcastStrideSkips)).then_some(Stride::Page4K);
+            self.cpus.iter_mut().for_each(|core| core.tlb.name(number, &what, spared));
         }
         self.walk_everywhere();
+        Ok(())
+    }
+
+    /// TLBSYNC: serialises, and waits for the INVLPGBs of this CPU. Whatever programs have done through what is gone is
+    /// over then, their stores too: without that no kernel could free a page by it.
+    pub(crate) fn tlbsync(&mut self, cpu: usize) -> Result<(), Exception> {
+        if self.broadcast_pages.is_none() {
+            return Err(Exception("#UD: TLBSYNC on a CPU without it"));
+        }
+        self.drain();
+        let mut arrived = Named::default();
+        for (number, slot) in self.broadcasts.iter_mut().enumerate() {
+            if slot.take_if(|on_its_way| on_its_way.cpu == cpu).is_some() {
+                arrived.add(number);
+            }
+        }
+        if arrived != Named::default() {
+            (0..self.cpus.len()).for_each(|cpu| self.drain_programs(cpu));
+        }
+        self.cpus.iter_mut().for_each(|core| core.tlb.remove_named(arrived));
+        self.walk_everywhere();
+        Ok(())
+    }
+
+    /// What is fetched through something that INVLPGBs have `named` was fetched before they arrived, so it goes with
+    /// them if they name it, too.
+    pub(super) fn named_too(&self, named: Named, removes: impl Fn(&Invalidation) -> bool) -> Named {
+        let is_named = |number: &usize| named.0 >> number & 1 == 1;
+        let mut too = Named::default();
+        for (number, slot) in self.broadcasts.iter().enumerate().filter(|(number, _)| is_named(number)) {
+            if slot.is_some_and(|on_its_way| removes(&on_its_way.what)) {
+                too.add(number);
+            }
+        }
+        too
     }
 }

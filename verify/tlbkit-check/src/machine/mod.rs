@@ -42,6 +42,8 @@ pub(crate) mod walk;
 pub(crate) mod words;
 pub(crate) mod world;
 
+use std::num::NonZeroU32;
+
 use crate::finding::Finding;
 use crate::schedule::Chooser;
 use crate::timeline::{LineKind, Log};
@@ -52,8 +54,9 @@ use guest::Host;
 use memory::{FrameName, Memory};
 use observation::Observation;
 use operation::Operation;
+use tlb::Named;
 use tlbkit::{Features, Isolation, KernelFlushes, Late};
-use tlbkit_arch::Rights;
+use tlbkit_arch::{Invalidation, Rights};
 use values::Values;
 use words::Words;
 
@@ -75,6 +78,10 @@ pub(crate) struct Machine {
     unaccessed: Vec<u64>,
     pub(crate) features: Features,
     pub(crate) errata: Errata,
+    /// The most pages that one INVLPGB takes, if the CPUs have it.
+    pub(crate) broadcast_pages: Option<NonZeroU32>,
+    /// INVLPGBs on their way, each by its number.
+    broadcasts: Vec<Option<OnItsWay>>,
     pub(crate) late: Late,
     pub(crate) patience_turns: u32,
     /// Pages that a load of a file maps around it.
@@ -113,12 +120,20 @@ pub(crate) struct Machine {
     actions: Vec<Action>,
 }
 
+/// An INVLPGB that no TLBSYNC of its CPU has followed yet.
+#[derive(Clone, Copy)]
+struct OnItsWay {
+    cpu: usize,
+    what: Invalidation,
+}
+
 /// A table that a walk has reached, with the permissions so far.
 #[derive(Clone, Copy)]
 pub(super) struct Reached {
     pub(super) table: FrameName,
     pub(super) rights: Rights,
     pub(super) fetched: u64,
+    pub(super) named: Named,
 }
 
 /// What a machine is made of.
@@ -130,6 +145,8 @@ pub struct MachineConfig {
     pub features: Features,
     /// What each fails to do.
     pub errata: Errata,
+    /// The most pages that one INVLPGB takes, if the CPUs have it.
+    pub broadcast_pages: Option<NonZeroU32>,
     /// What a kernel does about CPUs that do not answer in time.
     pub late: Late,
     /// Rounds of waiting after which it looks which CPU is late.
@@ -142,7 +159,7 @@ impl Default for MachineConfig {
     fn default() -> Self {
         let features = Features { pcid: true, invpcid: true };
         let (errata, late) = (Errata::NONE, Late::Wait);
-        Self { cpus: 4, features, errata, late, patience_turns: 3, step_limit: 1_000_000 }
+        Self { cpus: 4, features, errata, broadcast_pages: None, late, patience_turns: 3, step_limit: 1_000_000 }
     }
 }
 
@@ -164,6 +181,8 @@ impl Machine {
             unaccessed: Vec::new(),
             features: config.features,
             errata: config.errata,
+            broadcast_pages: config.broadcast_pages,
+            broadcasts: Vec::new(),
             late: config.late,
             patience_turns: config.patience_turns,
             fault_around: 1,

@@ -1,10 +1,11 @@
 //! The protocol's hardware interface to one CPU: it stops before each shared access and each instruction, for the
 //! scheduler to decide which CPU goes on.
 
+use std::num::NonZeroU32;
 use tlbkit::sync::{Access, AtomicU64, Word};
 use tlbkit::{
-    AddressSpace, Cpu, CpuId, Cr3, Entered, Event, Features, Hardware, HostExtent, HostFlush, Invpcid, IrqsOff,
-    KernelFlushes, Late, SpaceToken, VirtAddr,
+    AddressSpace, Cpu, CpuId, Cr3, Entered, Event, Features, Hardware, HostExtent, HostFlush, Invlpgb, Invpcid,
+    IrqsOff, KernelFlushes, Late, SpaceToken, VirtAddr,
 };
 
 use super::Machine;
@@ -107,6 +108,25 @@ impl<'k> Hardware for Port<'_, 'k> {
             machine.toggle_pge(self.cpu);
             Ok(())
         });
+    }
+
+    fn broadcast_pages(&self) -> Option<NonZeroU32> {
+        self.world.machine.borrow().broadcast_pages
+    }
+
+    fn invlpgb(&self, what: Invlpgb) {
+        let (name, operand) = match what {
+            Invlpgb::Pages { pcid, first, .. } => ("INVLPGB", first.0 | u64::from(pcid.0)),
+            Invlpgb::PagesOfAll { first, .. } => ("INVLPGB (all PCIDs)", first.0),
+            Invlpgb::Single(pcid) => ("INVLPGB (a PCID)", u64::from(pcid.0)),
+            Invlpgb::All => ("INVLPGB (everything)", 0),
+            Invlpgb::AllAndGlobals => ("INVLPGB (everything, globals)", 0),
+        };
+        self.execute(name, operand, |machine| machine.invlpgb(self.cpu, what));
+    }
+
+    fn tlbsync(&self) {
+        self.execute("TLBSYNC", 0, |machine| machine.tlbsync(self.cpu));
     }
 
     fn send_ipi(&self, to: CpuId) {

@@ -8,7 +8,7 @@ use tlbkit::sync::Word;
 use super::Machine;
 use super::buffer::Place;
 use super::core::Core;
-use super::tlb::TlbEntry;
+use super::tlb::{Named, TlbEntry};
 use super::words::read_word;
 use crate::digest::mix;
 
@@ -57,7 +57,7 @@ impl Machine {
         let entries = core.tlb.entries.iter().map(|entry| self.digest_entry(entry));
         let paths = core.tlb.paths.iter().map(|path| {
             let place = mix(path.reach.start.0, u64::from(path.reach.level) << 32 | u64::from(path.reach.pcid.0));
-            mix(mix(place, path.table.at), mix(u64::from(path.table.epoch), path.root.at))
+            mix(mix(place, path.table.at), mix(u64::from(path.table.epoch) | path.named.0 << 32, path.root.at))
         });
         entries.chain(paths).fold(0, |sum, digest: u64| sum.wrapping_add(digest))
     }
@@ -69,6 +69,7 @@ impl Machine {
         for value in [entry.frame.at, u64::from(entry.frame.epoch), entry.pte_at, entry.root.at] {
             digest = mix(digest, value);
         }
+        digest = if entry.named == Named::default() { digest } else { mix(digest, entry.named.0) };
         let Some(revoked) = entry.life.revoked else { return digest };
         // Which of the calls under way began after it: their return will promise that it is gone.
         let later = self.cpus.iter().enumerate().map(|(cpu, core)| {

@@ -38,6 +38,13 @@ impl Machine {
         while self.drain_one(cpu).is_some() {}
     }
 
+    /// What programs of `cpu` have stored so far arrives, and what came before it.
+    pub(crate) fn drain_programs(&mut self, cpu: usize) {
+        while self.cpus[cpu].buffer.iter().any(|store| store.user.is_some()) {
+            self.drain_one(cpu);
+        }
+    }
+
     /// What each CPU has stored so far arrives: a count that they have all lowered by locked operations is zero.
     pub(crate) fn drain_all(&mut self) {
         (0..self.cpus.len()).for_each(|cpu| self.drain_cpu(cpu));

@@ -5,7 +5,7 @@
 //! hardware does must hold for each entry of the set. What an instruction removes is what the manual guarantees and
 //! nothing more: `tlbkit-arch` has the table.
 
-use tlbkit::{Pcid, VirtAddr};
+use tlbkit::{Pcid, Stride, VirtAddr};
 use tlbkit_arch::{Invalidation, Rights, Translation};
 
 use super::memory::FrameName;
@@ -22,6 +22,7 @@ pub(crate) struct TlbEntry {
     /// Where the page-table entry lies.
     pub(crate) pte_at: u64,
     pub(crate) life: Life,
+    pub(crate) named: Named,
 }
 
 /// Its story: when it was fetched, and whether the page tables still say so.
@@ -50,7 +51,27 @@ impl Life {
 
 impl TlbEntry {
     fn is_same(&self, other: &Self) -> bool {
-        Self { life: other.life, ..*self } == *other
+        Self { life: other.life, named: other.named, ..*self } == *other
+    }
+}
+
+/// The INVLPGBs on their way that name something, by number, a bit each: it goes when one of them arrives, which is
+/// before the TLBSYNC of the CPU that executed it is over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Named(pub(super) u64);
+
+impl Named {
+    pub(super) const fn add(&mut self, number: usize) {
+        self.0 |= 1 << number;
+    }
+
+    /// True if what it stands for is there at least as long as what `other` stands for.
+    const fn outlives(self, other: Self) -> bool {
+        self.0 & !other.0 == 0
+    }
+
+    const fn meets(self, other: Self) -> bool {
+        self.0 & other.0 != 0
     }
 }
 
@@ -62,11 +83,12 @@ pub(crate) struct Path {
     pub(crate) rights: Rights,
     pub(crate) root: FrameName,
     pub(crate) fetched: u64,
+    pub(crate) named: Named,
 }
 
 impl Path {
     fn is_same(&self, other: &Self) -> bool {
-        Self { fetched: other.fetched, ..*self } == *other
+        Self { fetched: other.fetched, named: other.named, ..*self } == *other
     }
 }
 
@@ -78,18 +100,33 @@ pub(crate) struct Tlb {
 }
 
 impl Tlb {
-    /// Adds an entry unless it is there already.
+    /// Adds an entry unless it is there already, and will be there as long.
     pub(crate) fn add(&mut self, entry: TlbEntry) {
-        if !self.entries.iter().any(|held| held.is_same(&entry)) {
+        if !self.entries.iter().any(|held| held.is_same(&entry) && held.named.outlives(entry.named)) {
             self.entries.push(entry);
         }
     }
 
-    /// Adds a path unless it is there already.
+    /// Adds a path unless it is there already, and will be there as long.
     pub(crate) fn add_path(&mut self, path: Path) {
-        if !self.paths.iter().any(|held| held.is_same(&path)) {
+        if !self.paths.iter().any(|held| held.is_same(&path) && held.named.outlives(path.named)) {
             self.paths.push(path);
         }
+    }
+
+    /// The INVLPGB of this number names what it invalidates, but for pages of the size that is `spared`.
+    pub(super) fn name(&mut self, number: usize, what: &Invalidation, spared: Option<Stride>) {
+        let is_named = |entry: &&mut TlbEntry| what.removes(&entry.page) && spared != Some(entry.page.stride);
+        let entries = self.entries.iter_mut().filter(is_named);
+        entries.for_each(|entry| entry.named.add(number));
+        let paths = self.paths.iter_mut().filter(|path| what.removes_path(&path.reach));
+        paths.for_each(|path| path.named.add(number));
+    }
+
+    /// These INVLPGBs have arrived.
+    pub(super) fn remove_named(&mut self, by: Named) {
+        self.entries.retain(|entry| !entry.named.meets(by));
+        self.paths.retain(|path| !path.named.meets(by));
     }
 
     /// What a CPU may use for `va` under `pcid`.

@@ -8,7 +8,7 @@
 use super::core::Mode;
 use super::memory::Use;
 use super::observation::Observation;
-use super::tlb::{Life, Path, Revocation, Tlb, TlbEntry};
+use super::tlb::{Life, Named, Path, Revocation, Tlb, TlbEntry};
 use super::{Machine, Reached};
 use tlbkit::{Pcid, PhysAddr, Stride, VirtAddr};
 use tlbkit_arch::addr::TOP_LEVEL;
@@ -54,7 +54,7 @@ impl Machine {
         let pcid = self.cpus[cpu].pcid;
         let mut reached = std::mem::take(&mut self.reached);
         reached.clear();
-        reached.push(Reached { table: root, rights: Rights::ALL, fetched: self.step });
+        reached.push(Reached { table: root, rights: Rights::ALL, fetched: self.step, named: Named::default() });
         for level in (1..=TOP_LEVEL).rev() {
             if level < TOP_LEVEL {
                 reached.clear();
@@ -65,6 +65,7 @@ impl Machine {
                     table: path.table,
                     rights: path.rights,
                     fetched: path.fetched,
+                    named: path.named,
                 }));
             }
             for &from in &reached {
@@ -93,19 +94,23 @@ impl Machine {
             WalkStep::Table(table) => {
                 let (table, fetched) = (self.memory.name(table.0), self.step);
                 let reach = tlbkit_arch::Path { pcid, start, level: level - 1 };
-                self.cpus[cpu].tlb.add_path(Path { reach, table, rights, root, fetched });
+                let named = self.named_too(from.named, |what| what.removes_path(&reach));
+                self.cpus[cpu].tlb.add_path(Path { reach, table, rights, root, fetched, named });
             }
             WalkStep::Page(frame, stride) => {
                 let is_global = pte.has(Pte::GLOBAL);
                 let frame = self.memory.name(frame.0);
+                let page = Translation { pcid, start, stride, is_global };
+                let named = self.named_too(from.named, |what| what.removes(&page));
                 self.cpus[cpu].tlb.add(TlbEntry {
-                    page: Translation { pcid, start, stride, is_global },
+                    page,
                     frame,
                     rights,
                     is_dirty: pte.has(Pte::DIRTY),
                     root,
                     pte_at,
                     life: Life::new(self.step),
+                    named,
                 });
             }
         }

@@ -199,7 +199,7 @@ mod tests {
         Run, Idle, KernelTables, Map, Touch, Compute, Unmap, Protect, DontNeed, Evict, Withdraw, Settle, Poll, Adopt,
         Forget, FlushHere, PassIds, Fork, Clear, Exit, GiantMap, GiantUnmap, Reenter, TreeEnter, TreeTake,
         TreeProtect, KernelTreeEnter, KernelTreeTake, OwnPage, KernelMap, KernelUnmap, KernelTake, KernelWithdraw,
-        Borrow, Offline, Stop, Die, FaultAround, Ceiling, DeferUserFlush, Host, Isolate
+        Borrow, Offline, Stop, Die, FaultAround, Ceiling, DeferUserFlush, Host, Isolate, Share
     }
 
     fn drawn(seed: u64) -> Program {
@@ -208,10 +208,11 @@ mod tests {
         Program::read_any(&mut Bytes::new(&bytes))
     }
 
+    /// All but one: in random programs spaces move to shared PCIDs by the policy, and the seeds keep their programs.
     #[test]
     fn bytes_reach_every_operation() {
         let reached: BTreeSet<_> = (0..1000).flat_map(|seed| drawn(seed).ops().collect::<Vec<_>>()).map(kind).collect();
-        assert_eq!(reached, KINDS.iter().copied().collect());
+        assert_eq!(reached, KINDS.iter().copied().filter(|&kind| kind != "Share").collect());
     }
 
     #[test]

@@ -101,6 +101,7 @@ impl World<'_> {
             Op::Reenter(page, rights) => self.enter_again(cpu, space, pages::address(page), rights),
             Op::Clear => self.clear(cpu, space),
             Op::Fork => self.fork(cpu, space),
+            Op::Share => self.share(cpu, space),
             Op::Exit => self.exit(cpu, space),
             Op::GiantMap => self.map_giants(space),
             Op::GiantUnmap => self.unmap_giants(cpu, space),

@@ -3,6 +3,7 @@
 //! An operation that makes no sense when its turn comes (a page that is not mapped, a space that is dead) does nothing.
 //! So every sequence of operations is a program, which makes random ones, shrunk ones and bytes of a fuzzer alike.
 
+mod broadcast;
 pub(crate) mod bytes;
 mod calls;
 mod direct;
@@ -97,6 +98,8 @@ pub enum Op {
     PassIds(u8),
     /// Copies the space into a new one.
     Fork,
+    /// Asks for a PCID of the space that all CPUs share.
+    Share,
     /// Empties the space, as exec does.
     Clear,
     /// The last task of the space ends; the space is destroyed.

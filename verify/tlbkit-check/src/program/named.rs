@@ -2,7 +2,7 @@
 
 pub use super::small::Named;
 use super::small::{named, shared};
-use super::{Access, Content, Op, Program, Rights, guest, later, small};
+use super::{Access, Content, Op, Program, Rights, broadcast, guest, later, small};
 use Access::{Read, Write};
 
 impl Named {
@@ -15,7 +15,17 @@ impl Named {
 
 /// All that have a name: those for random schedules, then those small enough for every schedule.
 pub fn all() -> impl Iterator<Item = &'static Named> {
-    ALL.iter().chain(LATER).chain(GUEST).chain(SMALL)
+    ALL.iter().chain(LATER).chain(GUEST).chain(SMALL).chain(BROADCAST)
+}
+
+/// The program of this number on a machine with INVLPGB: every second one is about that.
+pub(crate) fn broadcast_in_turn(number: u64) -> &'static Named {
+    let index = (number / 2) as usize;
+    if number.is_multiple_of(2) {
+        return &BROADCAST[index % BROADCAST.len()];
+    }
+    let others = || ALL.iter().chain(LATER).chain(GUEST);
+    others().nth(index % others().count()).expect("fewer than there are")
 }
 
 /// The named programs that seeds of the later family run in turn. They are a list of their own, so that each seed of
@@ -24,6 +34,9 @@ pub const LATER: &[Named] = later::ALL;
 
 /// Those that seeds of the guests' family run in turn.
 pub const GUEST: &[Named] = guest::ALL;
+
+/// Those about INVLPGB, which seeds of the family with INVLPGB run in turn with the others.
+pub const BROADCAST: &[Named] = broadcast::ALL;
 
 /// More of them, small enough for all schedules.
 pub const SMALL: &[Named] = small::ALL;

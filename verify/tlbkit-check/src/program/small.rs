@@ -11,6 +11,7 @@ pub struct Named {
     /// What it looks for.
     pub purpose: &'static str,
     make: fn() -> Program,
+    needs_broadcast: bool,
 }
 
 impl Named {
@@ -19,10 +20,20 @@ impl Named {
     pub fn program(&self) -> Program {
         (self.make)()
     }
+
+    /// True if it is about INVLPGB: then its machine has that.
+    pub(crate) fn needs_broadcast(&self) -> bool {
+        self.needs_broadcast
+    }
 }
 
 pub(super) const fn named(name: &'static str, purpose: &'static str, make: fn() -> Program) -> Named {
-    Named { name, purpose, make }
+    Named { name, purpose, make, needs_broadcast: false }
+}
+
+/// The same for a program that is about INVLPGB.
+pub(super) const fn broadcast(name: &'static str, purpose: &'static str, make: fn() -> Program) -> Named {
+    Named { needs_broadcast: true, ..named(name, purpose, make) }
 }
 
 /// CPU 0 maps and writes pages of space 0, then `others` more CPUs run it and read them.

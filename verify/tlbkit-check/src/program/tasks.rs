@@ -108,6 +108,13 @@ impl<'k> World<'k> {
         }
     }
 
+    /// Asks for a PCID of the space that all CPUs share.
+    pub(super) fn share(&self, cpu: usize, space: usize) {
+        self.machine.borrow_mut().begin("share", None, 0..0);
+        self.with_cpu(cpu, |handle| handle.share_pcid(self.vm(space).space()));
+        self.machine.borrow_mut().end();
+    }
+
     /// Ends the space if this is its last task.
     pub(super) fn exit(&self, cpu: usize, space: usize) {
         if !self.kernel.begin_exit(space) {

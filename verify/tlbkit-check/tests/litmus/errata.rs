@@ -1,7 +1,8 @@
 //! Each erratum makes the difference that it stands for.
 
 use super::{NEITHER, OLD, Rig, X, Z};
-use tlbkit::{Cr3, Invpcid, Pcid, PhysAddr, Stride, VirtAddr};
+use std::num::NonZeroU32;
+use tlbkit::{Cr3, Invlpgb, Invpcid, Pcid, PhysAddr, Stride, Tables, VirtAddr};
 use tlbkit_arch::Pte;
 use tlbkit_check::bare::{Bare, Seen};
 use tlbkit_check::{Errata, Erratum, MachineConfig};
@@ -31,8 +32,11 @@ fn invpcid_swapped() {
 
 #[test]
 fn a_broadcast_stride_skips_base_pages() {
-    let flush = |machine: &mut Bare, _| machine.broadcast(VirtAddr(X), 1, Stride::Page2M, Pcid(1));
-    assert!(makes_the_difference(Erratum::BroadcastStrideSkips, 0, &MachineConfig::default(), flush));
+    let (stride, tables) = (Stride::Page2M, Tables::Kept);
+    let what = Invlpgb::Pages { pcid: Pcid(1), first: VirtAddr(X), pages: 1, stride, tables };
+    let config = MachineConfig { broadcast_pages: NonZeroU32::new(1), ..MachineConfig::default() };
+    let flush = |machine: &mut Bare, _| machine.broadcast(what);
+    assert!(makes_the_difference(Erratum::BroadcastStrideSkips, 0, &config, flush));
 }
 
 #[test]
