@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 // A hash of this file: `tlbkit_header_fits` compares it with the one in the archive.
-#define TLBKIT_INTERFACE 0x4968416535dc5348ull
+#define TLBKIT_INTERFACE 0x60de361ec8ad380bull
 // For gcc and clang.
 #define TLBKIT_ALIGNED(bytes) __attribute__((aligned(bytes)))
 #define TLBKIT_MUST_USE __attribute__((warn_unused_result))
@@ -21,7 +21,7 @@
 #define TLBKIT_MATRIX_WORDS(cpus)                                                           \
     ((cpus) * (TLBKIT_INBOX_WORDS(cpus) + TLBKIT_LINES(TLBKIT_SET_WORDS(cpus)) + 4 * 8 +    \
                3 * TLBKIT_SET_WORDS(cpus)) +                                                \
-     2 * TLBKIT_SET_WORDS(cpus))
+     2 * TLBKIT_SET_WORDS(cpus) + 32)
 // Parts of these. Above 512 CPUs an inbox has a second level.
 #define TLBKIT_LINES(words) (((words) + 7) / 8 * 8)
 #define TLBKIT_INBOX_WORDS(cpus) \
@@ -43,7 +43,7 @@
 #define TLBKIT_FEATURE_INVPCID 2
 
 // Size of a machine in 8-byte words.
-#define TLBKIT_MACHINE_WORDS 136
+#define TLBKIT_MACHINE_WORDS 96
 
 // Size of one CPU's state in 8-byte words.
 #define TLBKIT_CPU_STATE_WORDS 64

@@ -69,7 +69,7 @@ pub struct Tlb<'k> {
     trims_with: Needs,
     next_id: AtomicU64,
     pub(crate) owed: Owed,
-    pub(crate) shared_pcids: SharedPcids,
+    pub(crate) shared_pcids: SharedPcids<'k>,
 }
 
 impl<'k> Tlb<'k> {
@@ -77,7 +77,7 @@ impl<'k> Tlb<'k> {
     /// line that others write to.
     #[must_use]
     pub const fn matrix_words(cpus: usize) -> usize {
-        RequestMatrix::words(cpus)
+        RequestMatrix::words(cpus) + SharedPcids::WORDS
     }
 
     const_unless_loom! {
@@ -94,9 +94,11 @@ impl<'k> Tlb<'k> {
             let _checked = policy.asids();
             policy.assert_is_supported();
             kernel_root.assert_is_page();
+            assert!(matrix.len() >= Self::matrix_words(cpus.len()), "the matrix is too small for the CPUs");
+            let (requests, pcids) = matrix.split_at(RequestMatrix::words(cpus.len()));
             Self {
                 cpus,
-                matrix: RequestMatrix::new(matrix, cpus.len()),
+                matrix: RequestMatrix::new(requests, cpus.len()),
                 kernel_root,
                 flags: flags_of(&policy),
                 knobs: Knobs::new(&policy),
@@ -105,7 +107,7 @@ impl<'k> Tlb<'k> {
                 trims_with: trims_with(policy.cpu_set),
                 next_id: AtomicU64::new(1),
                 owed: Owed::new(),
-                shared_pcids: SharedPcids::new(),
+                shared_pcids: SharedPcids::new(pcids),
                 policy,
             }
         }

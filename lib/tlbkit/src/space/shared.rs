@@ -55,7 +55,7 @@
 use super::{AddressSpace, Generation};
 use crate::cpu::asid::{Asid, MAX_ASIDS};
 use crate::hardware::Pcid;
-use crate::sync::{AtomicU64, Ordering, array_of, const_unless_loom};
+use crate::sync::{AtomicU64, Ordering};
 
 /// What a space's word says at one moment: its generation, in the lower 52 bits; above them its PCID, and whether some
 /// CPUs may still run the space under their own.
@@ -124,16 +124,16 @@ const FIRST: usize = MAX_ASIDS + 1;
 const END: usize = if cfg!(any(loom, narrow_sets)) { FIRST + 2 } else { Pcid::USER_BIT as usize };
 const BITS: usize = u64::BITS as usize;
 
-/// The PCIDs that no space has: one bit each, set for those that are taken. Its neighbours in a [`Tlb`](crate::Tlb) are
-/// read by every call, so it has cache lines of its own (C-80).
-#[repr(align(64))]
-pub(crate) struct SharedPcids([AtomicU64; END.div_ceil(BITS)]);
+/// The PCIDs that no space has: one bit each, set for those that are taken, in memory that the kernel supplies,
+/// behind the request matrix. It is written when a space moves or ends, so it needs no cache lines of its own.
+pub(crate) struct SharedPcids<'k>(&'k [AtomicU64]);
 
-impl SharedPcids {
-    const_unless_loom! {
-        pub(crate) fn new() -> Self {
-            Self(array_of!(AtomicU64::new(0); END.div_ceil(BITS)))
-        }
+impl<'k> SharedPcids<'k> {
+    /// Words of zeros that it needs.
+    pub(crate) const WORDS: usize = END.div_ceil(BITS);
+
+    pub(crate) const fn new(words: &'k [AtomicU64]) -> Self {
+        Self(words)
     }
 
     /// One that no space has, if there is one. No CPU has it loaded, but what was cached under it may still be there.
@@ -179,7 +179,8 @@ mod tests {
 
     #[test]
     fn inv_8_a_shared_pcid_is_nobodys_own_and_no_user_half_and_taken_once() {
-        let pcids = SharedPcids::new();
+        let words = [const { AtomicU64::new(0) }; SharedPcids::WORDS];
+        let pcids = SharedPcids::new(&words);
         let all: Vec<_> = core::iter::from_fn(|| pcids.take()).collect();
         assert_eq!((all.len(), all[0], all[2031]), (2032, Pcid(16), Pcid(2047)));
         assert!(all.windows(2).all(|two| two[0] < two[1]));
