@@ -224,17 +224,16 @@ impl Entry {
 
     fn run(&self, state: &mut State) {
         let Some(step) = state.run.pop() else { return };
-        let in_nmi = state.below_nmi.is_some();
         match step {
             Run::Exchange if self.has(Mistake::EntryUnlocked) => state.run.push(Run::Overwrite(state.word)),
             Run::Exchange => {
                 let before = state.word;
                 state.word = if self.has(Mistake::ForgetsFirst) { 0 } else { WORK };
-                self.after_exchange(state, before, in_nmi);
+                self.after_exchange(state, before);
             }
             Run::Overwrite(before) => {
                 state.own.push(Store::Word(WORK));
-                self.after_exchange(state, before, in_nmi);
+                self.after_exchange(state, before);
             }
             Run::Flush => {
                 state.is_cached = [false; OTHERS];
@@ -254,13 +253,13 @@ impl Entry {
         }
     }
 
-    fn after_exchange(&self, state: &mut State, before: u8, in_nmi: bool) {
+    fn after_exchange(&self, state: &mut State, before: u8) {
         let mut steps = Vec::new();
         if before & WORK != 0 && !self.has(Mistake::EntersWithoutLook) {
             steps.push(Run::Flush);
         }
         steps.push(Run::Finish);
-        if in_nmi {
+        if state.below_nmi.is_some() {
             steps.push(Run::Use);
             let says = before & USER != 0 && !self.has(Mistake::NmiKeepsSilent);
             steps.extend((says || self.has(Mistake::NmiSaysUser)).then_some(Run::SayUser));

@@ -262,7 +262,7 @@ fn inv_7_a_destroyer_that_waits_for_a_switch_answers_and_goes_on_once_the_cpu_is
     world.plan(|world| {
         let mut gather = world.gather(Owner::Kernel);
         gather.flush_everything();
-        std::mem::forget(gather.issue(&world.cpu(2)));
+        drop(gather.issue(&world.cpu(2)));
     });
     at_turn(world, 18, |world| {
         assert_eq!(world.cpu(2).missing().to_string(), "CPU 1", "CPU 0 has answered");

@@ -92,10 +92,8 @@ impl People {
                 self.programs.insert(tid);
                 self.execs.extend(self.loaded.get(&old_tid).map(|&time_ns| (old_tid, time_ns)));
             }
-            EventKind::Fork { parent, child, .. } => {
-                if self.programs.contains(&parent) {
-                    self.programs.insert(child);
-                }
+            EventKind::Fork { parent, child, .. } if self.programs.contains(&parent) => {
+                self.programs.insert(child);
             }
             _ => {}
         }
