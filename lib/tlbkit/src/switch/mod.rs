@@ -225,12 +225,12 @@ impl<H: Hardware> Cpu<'_, '_, H> {
 
     #[inline(always)]
     fn load(&self, asid: Asid, to: &AddressSpace<H::Set>, stamp: Stamp) {
+        self.state.asid.set(asid.0);
         self.record_loaded(to);
         if self.has_broadcast() && self.load_shared(stamp) {
             return self.hardware.event(Event::SwitchKept);
         }
         let newest = self.generation_in(stamp);
-        self.state.asid.set(asid.0);
         if self.state.asids.generation(asid) == newest {
             self.load_keeping(to.root, asid);
             self.hardware.event(Event::SwitchKept);
