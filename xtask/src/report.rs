@@ -282,7 +282,8 @@ mod tests {
         let reproduce = "| pcid | 1 of 1 | 0 of 0 | 0 of 0 | 7.9, 7.9 % | 32.2, 32.2 % | 1 |\n\
                          | all | 1 of 1 | 0 of 0 | 0 of 0 | 7.9, 7.9 % | 32.2, 32.2 % | 1 |";
         let readme = "| PCID, 2017 | a turn | 1.80 us | 1.66 us | -8 % | 1.22 | strong | in band |\n\
-                      In band are 1 of 1 strong and 0 of 0 weak predictions, and 0 of 0 that could hardly come out otherwise. \
+                      In band are 1 of 1 strong and 0 of 0 weak predictions, and 0 of 0 that could hardly come \
+                      out otherwise. \
                       The mean error is 8 % and the median 8 %; those of the null models are 32 and 32 %.";
         assert_eq!(shown_otherwise(&rows, readme, reproduce), [] as [&str; 0]);
         for wrong in [readme.replace("1.66", "1.70"), readme.replace("1.66", "166"), readme.replace("mean", "least")] {

@@ -115,7 +115,10 @@ fn a_check_says_how_many_seeds_are_done() {
     let rest = format!("{done} of --seeds 1000000000 are done, and nothing was found in them\n");
     assert_eq!(said, format!("tlbkit: interrupted: {rest}"));
     let done: u64 = done.parse().unwrap();
-    assert!(table.starts_with(&format!("nothing found in {} seeds, ", done + done / 4 + done / 8 + done / 4)), "{table}");
+    assert!(
+        table.starts_with(&format!("nothing found in {} seeds, ", done + done / 4 + done / 8 + done / 4)),
+        "{table}"
+    );
     let [row, _] = end(TLBKIT, "--json check --seeds 1000000000", &here, "-HUP", 129);
     let row: Value = serde_json::from_str(&row).unwrap();
     assert_eq!((&row["interrupted"], &row["seed"]), (&true.into(), &Value::Null), "{row}");
