@@ -4,8 +4,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tlbkit::sync::AtomicU64;
 use tlbkit::{
-    AddressSpace, Cpu, CpuId, CpuSetUpkeep, CpuState, Cr3, Destroyed, IrqsOff, Isolation, Late, Pcid, PhysAddr, Policy,
-    Reason, Scope, SpaceToken, Stride, Tables, Tlb, TlbBatch, VirtAddr,
+    AddressSpace, Cpu, CpuId, CpuSetUpkeep, CpuState, IrqsOff, Isolation, Late, PhysAddr, Policy, Reason, Scope,
+    SpaceToken, Stride, Tables, Tlb, TlbBatch, VirtAddr,
 };
 
 use crate::issue::{Issued, RING, answer, issue, several, wait};
@@ -332,6 +332,7 @@ fn storage_that_is_too_small_is_refused() {
 #[cfg(all(debug_assertions, not(feature = "observe")))]
 #[test]
 fn what_no_type_excludes_a_debug_build_names() {
+    use tlbkit::{Cr3, Destroyed, Pcid};
     let (world, _) = two();
     world.enter_kernel(0);
     let other = world.space();
