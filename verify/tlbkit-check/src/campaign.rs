@@ -39,7 +39,7 @@ const TO_ONE_LATER: u64 = 4;
 pub const GUEST: u64 = 1 << 34;
 /// Seeds of the first family for each of the guests'.
 const TO_ONE_GUEST: u64 = 8;
-/// The first seed of the family with INVLPGB, which runs programs of all others and some of its own.
+/// The first seed of the family with INVLPGB, which runs the programs of all others and a few more.
 pub const BROADCAST: u64 = 1 << 35;
 
 impl Plan {

@@ -1,4 +1,4 @@
-//! The other handshake of `lib/tlbkit/src/flush/spared.rs`, a model of its own: one CPU enters and leaves the kernel,
+//! The other handshake of `lib/tlbkit/src/flush/spared.rs`, in a separate model: one CPU enters and leaves the kernel,
 //! and takes NMIs, while two others take a kernel page or a kernel page table each away.
 //!
 //! Each word that they share is memory behind a store buffer, as in the large model. The CPU caches what is mapped as

@@ -286,7 +286,7 @@ impl<'t, 'k, H: Hardware> Cpu<'t, 'k, H> {
         self.hardware.broadcast_pages().is_some() && self.has_flag(flag::BROADCAST)
     }
 
-    /// The generation in `stamp`, which is the stamp itself where no space has a PCID of its own.
+    /// The generation in `stamp`, which is the stamp itself where no space has a shared PCID.
     #[inline(always)]
     pub(crate) fn generation_in(&self, stamp: Stamp) -> Generation {
         if self.has_broadcast() { stamp.generation() } else { Generation(stamp.0) }

@@ -6,7 +6,7 @@
 //! CPUs that run the space, on those that hold it lazily, and on those that ran it once.
 //!
 //! - One instruction takes so many pages and no more ([`Hardware::broadcast_pages`]), and of 1 GiB one page.
-//! - Under isolation the user half has a PCID of its own, so it takes an INVLPGB of its own (INV-10).
+//! - Under isolation the user half has a separate PCID, so it takes a separate INVLPGB (INV-10).
 //! - Cached paths to page-table pages stay where none are freed; where some are, they go (C-27).
 //! - Kernel addresses, and entries with the global bit, are flushed under every PCID, so no space is asked for its own.
 //! - A range that leaves its half of the addresses is flushed as everything: no manual says what becomes of what is

@@ -48,7 +48,7 @@ impl Needs {
     /// under other PCIDs, which INVLPG does not reach.
     pub(crate) const LOCAL: Self = Self(1 << 4);
 
-    /// Whoever is a responder answers by itself, since a flush of its TLB is not enough: it has to leave the space, or
+    /// Each responder answers by itself, since a flush of its TLB is not enough: it has to leave the space, or
     /// code on it may be walking the page tables with interrupts off.
     pub(crate) const ANSWER: Self = Self(1 << 5);
     /// In a batch: one of its spaces has a PCID by which INVLPGB reaches all CPUs.

@@ -37,7 +37,7 @@
 //!                                                  load CR3 under it; walk
 //! ```
 //! It advances the very word that the PCID is put into. Had it come second there it would have found the PCID. So it
-//! came first, and whoever reads the PCID there has the changed PTE as well: atomic changes of one word continue the
+//! came first, and a CPU that reads the PCID there has the changed PTE as well: atomic changes of one word continue the
 //! Release of those before.
 //!
 //! **The end.** The PCID is given back when no CPU holds the dying space any more (`end.rs`), so nothing new is cached
@@ -111,7 +111,7 @@ impl<S> AddressSpace<S> {
         self.stamp.fetch_or(u64::from(pcid.0) << PCID_SHIFT, Ordering::Relaxed);
     }
 
-    /// Ends the move, or gives it up: no CPU runs the space under a PCID of its own, or all do.
+    /// Ends the move, or gives it up: either no CPU runs the space under its own PCID any more, or all do.
     pub(crate) fn end_move(&self) {
         // Release: what CPUs did under their own PCIDs is over; partner is the fence in `advance`.
         self.stamp.fetch_and(!MOVING, Ordering::Release);
@@ -125,7 +125,7 @@ const END: usize = if cfg!(any(loom, narrow_sets)) { FIRST + 2 } else { Pcid::US
 const BITS: usize = u64::BITS as usize;
 
 /// The PCIDs that no space has: one bit each, set for those that are taken, in memory that the kernel supplies,
-/// behind the request matrix. It is written when a space moves or ends, so it needs no cache lines of its own.
+/// behind the request matrix. It is written when a space moves or ends, so it needs no separate cache lines.
 pub(crate) struct SharedPcids<'k>(&'k [AtomicU64]);
 
 impl<'k> SharedPcids<'k> {

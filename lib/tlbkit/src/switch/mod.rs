@@ -137,7 +137,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         self.enter(asid, to);
     }
 
-    /// The switch to a space that has a PCID of its own, on every CPU: it needs no ASID of this one.
+    /// The switch to a space that has a shared PCID: it needs no ASID of this CPU.
     fn switch_to_shared(&self, to: &AddressSpace<H::Set>) {
         to.cpus().join(self.id);
         self.enter(Asid::ONLY, to);
@@ -177,7 +177,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     ///
     /// Entries are kept only if the ASID's generation is the newest, read after joining (INV-12). Otherwise the same
     /// CR3 write flushes them, and those of the user half are flushed at the next return to user mode (INV-10). A space
-    /// that is found to have a PCID of its own is loaded under that one instead.
+    /// that is found to have a shared PCID is loaded under that one instead.
     #[inline(always)]
     fn enter(&self, asid: Asid, to: &AddressSpace<H::Set>) {
         let stamp = self.announce_switch(to);
@@ -317,7 +317,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         self.set_presence(Presence::running(to.id), Ordering::Relaxed);
     }
 
-    /// The same for a space that is loaded under a PCID of its own: what was held under that one is current.
+    /// The same for a space that is loaded under a shared PCID: what was held under that one is current.
     fn leave_lazy_shared(&self, to: &AddressSpace<H::Set>) {
         self.uncount_lazy(to);
         // Relaxed: as in `leave_lazy`.

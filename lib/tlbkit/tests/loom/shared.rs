@@ -82,7 +82,7 @@ fn c_70_a_flush_meets_a_move() {
 }
 
 /// A flush by a third CPU that asks nobody comes after what a CPU did under its own PCID, even if that CPU never loads
-/// the one that is named, and the mover does not either: TLBSYNC waits for whoever does.
+/// the one that is named, and the mover does not either: TLBSYNC waits for the CPUs that do.
 #[test]
 fn c_70_a_flush_after_a_move_comes_after_what_was_done_before_it() {
     check(

@@ -42,7 +42,7 @@ fn ends() -> Program {
     Program { setup, cpus: vec![first, lazy, other] }
 }
 
-/// CPU 1 has never run space 0 under a PCID of its own, and holds it lazily when it ends.
+/// CPU 1 has never run space 0 under its own PCID, and holds it lazily when it ends.
 fn end() -> Program {
     let mut setup = shared(1, 0);
     setup.push((0, Op::Share));

@@ -162,7 +162,7 @@ impl Kernel {
         &self.trees
     }
 
-    /// A CPU changes a page of its own: no tree goes from here on.
+    /// A CPU changes a page that it alone uses: no tree goes from here on.
     pub(super) fn use_tree(&self) {
         self.tree_users.set(self.tree_users.get() + 1);
     }
