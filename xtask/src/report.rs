@@ -50,7 +50,8 @@ pub(crate) fn run(root: &Path) -> Result<bool> {
     let mut faults: Vec<String> = rows.iter().filter(|row| row.verdict.starts_with("changed")).map(Row::told).collect();
     ensure!(ended.status.success() || !faults.is_empty(), "tlbkit reproduce: {}", ended.status);
     let page = |path: &str| fs::read_to_string(root.join(path)).with_context(|| path.to_owned());
-    faults.extend(shown_otherwise(&rows, &page("README.md")?, &page("docs/lab/reproduce.md")?));
+    let policies = |experiment: &str| policies(&page(&format!("sim/experiments/{experiment}.toml"))?);
+    faults.extend(shown_otherwise(&rows, policies, &page("README.md")?, &page("docs/lab/reproduce.md")?)?);
     for entry in fs::read_dir(folder.join(PICTURES)).context("reading the pictures")? {
         let path = entry?.path();
         let name = format!("docs/{}", path.file_name().unwrap_or_default().to_string_lossy());
@@ -136,11 +137,17 @@ struct Row {
     ours: Option<f64>,
     error_pct: Option<f64>,
     null: Option<f64>,
+    kind: String,
     claim: String,
     verdict: String,
 }
 
 impl Row {
+    /// Whether it is a prediction that could have come out otherwise.
+    fn is_evidence(&self) -> bool {
+        ["strong", "weak"].contains(&self.claim.as_str())
+    }
+
     fn told(&self) -> String {
         format!("{} {}: {}", self.experiment, self.quantity, self.verdict)
     }
@@ -158,6 +165,7 @@ fn rows(lines: &str) -> Result<Vec<Row>> {
             ours: number("ours"),
             error_pct: number("error_pct"),
             null: number("null"),
+            kind: text("kind"),
             claim: text("claim"),
             verdict: text("verdict"),
         })
@@ -165,23 +173,113 @@ fn rows(lines: &str) -> Result<Vec<Row>> {
     lines.lines().map(row).collect()
 }
 
+/// The policies of an experiment, the one that the others are compared with first.
+fn policies(file: &str) -> Result<Vec<String>> {
+    let experiment: toml::Table = toml::from_str(file)?;
+    let policies = experiment["setup"]["policies"].as_array().context("setup.policies")?;
+    Ok(policies.iter().filter_map(|policy| policy["id"].as_str()).map(str::to_owned).collect())
+}
+
 /// Where a page says something else than these rows.
-fn shown_otherwise(rows: &[Row], readme: &str, reproduce: &str) -> Vec<String> {
+fn shown_otherwise(
+    rows: &[Row],
+    policies: impl Fn(&str) -> Result<Vec<String>>,
+    readme: &str,
+    reproduce: &str,
+) -> Result<Vec<String>> {
     let mut names: Vec<&str> = rows.iter().map(|row| row.experiment.as_str()).collect();
     names.dedup();
-    let of = |name: &str| rows.iter().filter(|row| row.experiment == name).collect::<Vec<_>>();
-    let mut lines: Vec<String> = names.iter().map(|name| Summary::of(&of(name)).line(name)).collect();
+    let mut expected = Vec::new();
+    let mut all_differences = Vec::new();
+    for name in names {
+        let of: Vec<&Row> = rows.iter().filter(|row| row.experiment == name).collect();
+        let differences = differences(&of, &policies(name)?);
+        if !differences.is_empty() {
+            expected.push((name, cells_of(&differences)));
+        }
+        all_differences.extend(differences);
+        expected.push((name, Summary::of(&of).cells()));
+    }
     let whole = Summary::of(&rows.iter().collect::<Vec<_>>());
-    lines.push(whole.line("all"));
-    lines.retain(|line| !reproduce.contains(line));
-    let mut faults: Vec<String> = lines.iter().map(|line| format!("docs/lab/reproduce.md lacks `{line}`")).collect();
+    expected.extend([("all", cells_of(&all_differences)), ("all", whole.cells())]);
+    let is_there = |name: &str, cells: &str| {
+        reproduce.lines().any(|line| line.starts_with(&format!("| {name} |")) && line.ends_with(cells))
+    };
+    expected.retain(|(name, cells)| !is_there(name, cells));
+    let lack = |(name, cells): &(&str, String)| format!("docs/lab/reproduce.md lacks `| {name} ... {cells}`");
+    let mut faults: Vec<String> = expected.iter().map(lack).collect();
     let flowing = readme.split_whitespace().collect::<Vec<_>>().join(" ");
     if !flowing.contains(&whole.sentence()) {
         faults.push(format!("README.md lacks `{}`", whole.sentence()));
     }
     let wrong = readme.lines().filter_map(result_cells).filter(|cells| !rows.iter().any(|row| is_shown(row, cells)));
     faults.extend(wrong.map(|cells| format!("README.md says `{}`, and no row of a run does", cells.join(" | "))));
-    faults
+    Ok(faults)
+}
+
+/// By how many percent a figure of one policy differs from another policy's.
+#[derive(Debug)]
+struct Difference {
+    published: Option<f64>,
+    ours: Option<f64>,
+    null: Option<f64>,
+    is_in_band: bool,
+}
+
+/// What an experiment predicts of differences: the changes that its document gives, and where it gives none, those of
+/// each figure of the first policy to the same figure of another, which must lie within a factor of two, unless
+/// something was fitted to both.
+fn differences(rows: &[&Row], policies: &[String]) -> Vec<Difference> {
+    let parts = |row: &Row| row.quantity.split(", ").map(str::to_owned).collect::<Vec<_>>();
+    let is_of_two = |row: &Row| parts(row).iter().any(|part| part == "gain" || part.contains(" over "));
+    let is_change = |row: &Row| is_of_two(row) || parts(row).iter().any(|part| part == "change");
+    let stated = rows.iter().filter(|row| row.is_evidence() && is_change(row)).map(|row| Difference {
+        published: row.published,
+        ours: row.ours,
+        null: row.null,
+        is_in_band: row.verdict == "in band",
+    });
+    let mut differences: Vec<Difference> = stated.collect();
+    if rows.iter().any(|row| is_of_two(row)) {
+        return differences;
+    }
+    let is_fitted = |row: &Row| row.kind == "calibrated";
+    for row in rows.iter().filter(|row| row.is_evidence() || is_fitted(row)) {
+        let named = parts(row);
+        let Some(at) = named.iter().position(|part| policies.iter().skip(1).any(|policy| policy == part)) else {
+            continue;
+        };
+        let mut of_first = named;
+        of_first[at].clone_from(&policies[0]);
+        let of_first = of_first.join(", ");
+        let first = rows.iter().find(|row| row.quantity == of_first && (row.is_evidence() || is_fitted(row)));
+        let Some(first) = first.filter(|first| !(is_fitted(first) && is_fitted(row))) else { continue };
+        let change =
+            |of: fn(&Row) -> Option<f64>| Some((of(row)? / of(first).filter(|&base| base != 0.0)? - 1.0) * 100.0);
+        let (published, ours) = (change(|row| row.published), change(|row| row.ours));
+        let is_in_band = published.zip(ours).is_some_and(|(published, ours)| (0.5..=2.0).contains(&(ours / published)));
+        // What was fitted is known to the null model.
+        differences.push(Difference { published, ours, null: change(|row| row.null.or(row.published)), is_in_band });
+    }
+    differences
+}
+
+/// The last cells of a line about them: how many have the right sign, of those of 1 % at least; lie in band; are nearer
+/// to what was published than the null model.
+fn cells_of(differences: &[Difference]) -> String {
+    let count = |judge: &dyn Fn(&Difference) -> Option<bool>| {
+        let judged: Vec<bool> = differences.iter().filter_map(judge).collect();
+        format!("{} of {}", judged.iter().filter(|is_so| **is_so).count(), judged.len())
+    };
+    let sign = |one: &Difference| {
+        let published = one.published.filter(|published| published.abs() >= 1.0)?;
+        Some(one.ours? * published > 0.0)
+    };
+    let nearer = |one: &Difference| {
+        let published = one.published?;
+        Some((one.ours? - published).abs() < (one.null? - published).abs())
+    };
+    format!("| {} | {} | {} |", count(&sign), count(&|one| Some(one.is_in_band)), count(&nearer))
 }
 
 /// How many predictions of each kind hold, and how far they are off.
@@ -201,7 +299,7 @@ impl Summary {
             (of_kind.clone().filter(|row| row.verdict == "in band").count(), of_kind.count())
         });
         let (mut errors, mut null_errors) = (Vec::new(), Vec::new());
-        for row in rows.iter().filter(|row| ["strong", "weak"].contains(&row.claim.as_str())) {
+        for row in rows.iter().filter(|row| row.is_evidence()) {
             if let (Some(published), Some(error_pct)) = (row.published.filter(|&value| value != 0.0), row.error_pct) {
                 errors.push(error_pct.abs());
                 null_errors.extend(row.null.map(|null| ((null - published) / published).abs() * 100.0));
@@ -211,12 +309,12 @@ impl Summary {
         Self { kinds, error_pct: mean_and_median(errors), null_error_pct: mean_and_median(null_errors), figures }
     }
 
-    /// A line of docs/lab/reproduce.md.
-    fn line(&self, name: &str) -> String {
+    /// The last cells of a line of docs/lab/reproduce.md.
+    fn cells(&self) -> String {
         let kinds = self.kinds.map(|(held, all)| format!("{held} of {all}")).join(" | ");
         let [error, null] =
             [self.error_pct, self.null_error_pct].map(|[mean, median]| format!("{mean:.1}, {median:.1} %"));
-        format!("| {name} | {kinds} | {error} | {null} | {} |", self.figures)
+        format!("| {kinds} | {error} | {null} | {} |", self.figures)
     }
 
     /// What the README says of all.
@@ -273,25 +371,58 @@ mod tests {
 
     const LINE: &str = concat!(
         r#"{"experiment":"pcid","quantity":"time, pages 512, pcid","unit":"us","published":1.8,"ours":1.658,"#,
-        r#""error_pct":-7.9,"kind":"prediction","null":1.22,"verdict":"in band","claim":"strong"}"#
+        r#""error_pct":-7.9,"kind":"prediction","null":1.22,"verdict":"in band","claim":"strong"}"#,
+        "\n",
+        r#"{"experiment":"pcid","quantity":"time, pages 512, nopcid","unit":"us","published":6.2,"ours":6.2,"#,
+        r#""error_pct":0.0,"kind":"calibrated","null":null,"verdict":"fitted","claim":null}"#
     );
+
+    fn of_two(_: &str) -> Result<Vec<String>> {
+        Ok(vec!["pcid".to_owned(), "nopcid".to_owned()])
+    }
 
     #[test]
     fn a_page_that_says_something_else_is_found() -> Result<()> {
         let rows = rows(LINE)?;
-        let reproduce = "| pcid | 1 of 1 | 0 of 0 | 0 of 0 | 7.9, 7.9 % | 32.2, 32.2 % | 1 |\n\
-                         | all | 1 of 1 | 0 of 0 | 0 of 0 | 7.9, 7.9 % | 32.2, 32.2 % | 1 |";
+        let reproduce = "| pcid | tags | 1 of 1 | 1 of 1 | 1 of 1 |\n\
+                         | all | | 1 of 1 | 1 of 1 | 1 of 1 |\n\
+                         | pcid | turns | 1 of 1 | 0 of 0 | 0 of 0 | 7.9, 7.9 % | 32.2, 32.2 % | 1 |\n\
+                         | all | | 1 of 1 | 0 of 0 | 0 of 0 | 7.9, 7.9 % | 32.2, 32.2 % | 1 |";
         let readme = "| PCID, 2017 | a turn | 1.80 us | 1.66 us | -8 % | 1.22 | strong | in band |\n\
                       In band are 1 of 1 strong and 0 of 0 weak predictions, and 0 of 0 that could hardly come \
                       out otherwise. \
                       The mean error is 8 % and the median 8 %; those of the null models are 32 and 32 %.";
-        assert_eq!(shown_otherwise(&rows, readme, reproduce), [] as [&str; 0]);
+        assert_eq!(shown_otherwise(&rows, of_two, readme, reproduce)?, [] as [&str; 0]);
         for wrong in [readme.replace("1.66", "1.70"), readme.replace("1.66", "166"), readme.replace("mean", "least")] {
-            assert_eq!(shown_otherwise(&rows, &wrong, reproduce).len(), 1, "{wrong}");
+            assert_eq!(shown_otherwise(&rows, of_two, &wrong, reproduce)?.len(), 1, "{wrong}");
         }
-        assert_eq!(shown_otherwise(&rows, readme, "").len(), 2);
+        assert_eq!(shown_otherwise(&rows, of_two, readme, "")?.len(), 4);
         assert!(super::rows("{").is_err());
         Ok(())
+    }
+
+    #[test]
+    fn a_difference_is_stated_or_that_of_two_figures() {
+        let row = |quantity: &str, published, ours, null, verdict: &str| Row {
+            experiment: "range".to_owned(),
+            quantity: quantity.to_owned(),
+            published: Some(published),
+            ours: Some(ours),
+            error_pct: None,
+            null: Some(null),
+            kind: "prediction".to_owned(),
+            claim: "weak".to_owned(),
+            verdict: verdict.to_owned(),
+        };
+        let policies = ["old", "new"].map(str::to_owned);
+        let means =
+            [row("mean, old", 100.0, 80.0, 100.0, "known miss"), row("mean, new", 110.0, 86.0, 100.0, "in band")];
+        let by_pair = differences(&means.iter().collect::<Vec<_>>(), &policies);
+        assert_eq!(cells_of(&by_pair), "| 1 of 1 | 1 of 1 | 1 of 1 |", "10 % and 7.5: {by_pair:?}");
+        let gains =
+            [row("gain, threads 2, new", 10.0, -2.0, 0.0, "known miss"), row("gain, new", 0.5, -0.1, 0.0, "in band")];
+        let stated = differences(&means.iter().chain(&gains).collect::<Vec<_>>(), &policies);
+        assert_eq!(cells_of(&stated), "| 0 of 1 | 1 of 2 | 0 of 2 |", "the pair is not counted besides: {stated:?}");
     }
 
     #[test]

@@ -26,15 +26,12 @@ pub(crate) fn figures(figures: &[Figure], style: Style) -> String {
 /// models.
 pub(crate) fn tallies(rows: &[(&str, Tally)]) -> String {
     let head: Vec<_> = ["in band"].into_iter().chain(Claim::ALL.map(Claim::word)).collect();
-    let head = [&head[..], &["rules", "known misses", "mean, median", "null models"]].concat();
+    let head = [&head[..], &["rules", "mean, median", "null models"]].concat();
     let cells = |(name, tally): &(&str, Tally)| {
         let held = tally.claims.iter().chain([&tally.rules]).map(number::held);
         let errors = tally.errors;
-        let ends = [
-            tally.known_misses.to_string(),
-            number::average_error(errors.ours, errors.figures),
-            number::average_error(errors.null, errors.figures),
-        ];
+        let ends =
+            [number::average_error(errors.ours, errors.figures), number::average_error(errors.null, errors.figures)];
         [(*name).to_owned()].into_iter().chain(held).chain(ends).collect()
     };
     grid(&head, &rows.iter().map(cells).collect::<Vec<_>>())
