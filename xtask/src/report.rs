@@ -412,8 +412,8 @@ mod tests {
                       In band are 1 of 1 strong and 0 of 0 weak predictions, and 0 of 0 that could hardly come \
                       out otherwise. \
                       The mean error is 8 % and the median 8 %; those of the null models are 32 and 32 %. \
-                      Differences between two policies have the right sign in 1 of 1 cases, and the size that was asked \
-                      for in 1 of 1.";
+                      Differences between two policies have the right sign in 1 of 1 cases, and the size that was \
+                      asked for in 1 of 1.";
         assert_eq!(shown_otherwise(&rows, of_two, readme, reproduce)?, [] as [&str; 0]);
         let others = [("1.66", "1.70"), ("1.66", "166"), ("mean", "least"), ("1 of 1 cases", "0 of 1 cases")];
         for wrong in others.map(|(said, other)| readme.replace(said, other)) {

@@ -59,6 +59,8 @@ fn coloured(cell: Cell, verdict: Verdict) -> Cell {
 mod tests {
     use super::*;
     use crate::published::read::builtin;
+    use crate::published::tally::{Average, Errors, Held};
+    use tlbkit_output::fitting::SCREEN_WIDTH;
 
     fn some() -> Vec<Figure> {
         let pcid = builtin("pcid");
@@ -106,11 +108,15 @@ mod tests {
         assert_eq!(
             text,
             "\
-| in band | strong |   weak | tautological |  rules | known misses | mean, median |  null models |
-|---------|--------|--------|--------------|--------|--------------|--------------|--------------|
-| pcid    | 0 of 1 | 1 of 2 |       0 of 0 | 0 of 0 |            1 | 56.7, 61.1 % | 46.8, 32.2 % |
-| none    | 0 of 0 | 0 of 0 |       0 of 0 | 0 of 0 |            0 |            - |            - |
+| in band | strong |   weak | tautological |  rules | mean, median |  null models |
+|---------|--------|--------|--------------|--------|--------------|--------------|
+| pcid    | 0 of 1 | 1 of 2 |       0 of 0 | 0 of 0 | 56.7, 61.1 % | 46.8, 32.2 % |
+| none    | 0 of 0 | 0 of 0 |       0 of 0 | 0 of 0 |            - |            - |
 "
         );
+        let (held, average) = (Held { held: 100, all: 200 }, Average { mean_pct: 1396.0, median_pct: 508.4 });
+        let errors = Errors { ours: average, null: average, figures: 200 };
+        let text = tallies(&[("concurrent", Tally { claims: [held; 3], errors, ..Tally::default() })]);
+        assert!(text.lines().all(|line| line.len() <= SCREEN_WIDTH), "{text}");
     }
 }
