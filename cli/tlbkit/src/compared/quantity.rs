@@ -122,6 +122,20 @@ pub(crate) const QUANTITIES: &[Quantity] = &[
     measure("milliseconds, start and end included", |o| Some(1e3 * o.elapsed_seconds)),
     always(count("flush interrupts sent", |o| o.ipis.sent)),
     always(events("  of them needed at once", |o| needed(o.flushes.interrupts))),
+    events("  to walkers of the 2 MiB", |o| of_sent(o, o.bounds.regions[0])),
+    events("  to walkers of the GiB", |o| of_sent(o, o.bounds.regions[1])),
+    events("  to walkers of the 512 GiB", |o| of_sent(o, o.bounds.regions[2])),
+    events("  to walkers of the 2 MiB, each thread its own", |o| of_sent(o, o.bounds.regions_apart[0])),
+    events("  to walkers of the GiB, each thread its own", |o| of_sent(o, o.bounds.regions_apart[1])),
+    events("  to walkers of the 512 GiB, each thread its own", |o| of_sent(o, o.bounds.regions_apart[2])),
+    events("  to walkers of the pages", |o| of_sent(o, o.bounds.pages)),
+    events("  for an entry that was accessed", |o| of_sent(o, o.bounds.accessed)),
+    events("  for addresses that the program keeps", |o| of_sent(o, o.bounds.kept)),
+    count("faults that private tables above 2 MiB add", |o| o.bounds.region_faults[0]),
+    count("faults that they add, each thread its own regions", |o| o.bounds.region_apart_faults[0]),
+    measure("pages held, were it left to entry or exit", |o| mean_held(o, o.bounds.crossing_page_cycles)),
+    measure("pages held, were it left to tick or switch", |o| mean_held(o, o.bounds.tick_page_cycles)),
+    count("  the most at a time", |o| o.bounds.tick_pages_most),
     always(count("flushes", |o| o.flushes.flushes)),
     count("  other CPUs of the set left alone", |o| o.flushes.left_alone),
     always(count("  of everything", |o| o.flushes.full_flushes)),
@@ -139,6 +153,7 @@ pub(crate) const QUANTITIES: &[Quantity] = &[
     cycles("busy cycles: own invalidations", |o| of_busy(o, Cause::FlushLocal)),
     cycles("busy cycles: telling others", |o| of_busy(o, Cause::FlushSend)),
     always(cycles("busy cycles: waiting for answers", |o| of_busy(o, Cause::FlushWait))),
+    cycles("busy cycles: waiting that early answers save", |o| of_busy_cycles(o, o.bounds.early_cycles)),
     always(cycles("busy cycles: answering", |o| of_busy(o, Cause::Interrupt))),
     cycles("busy cycles: walks, user", |o| of_busy(o, Cause::WalkUser)),
     cycles("busy cycles: walks, kernel", |o| of_busy(o, Cause::WalkKernel)),
@@ -193,9 +208,23 @@ fn needed(needed: Needed) -> [u64; 2] {
     [needed.needed, needed.done]
 }
 
+/// Interrupts, and all that were sent.
+const fn of_sent(outcome: &RunOutcome, interrupts: u64) -> [u64; 2] {
+    [interrupts, outcome.flushes.interrupts.done]
+}
+
+/// Pages in the mean of the run, of pages times cycles.
+fn mean_held(outcome: &RunOutcome, page_cycles: u64) -> Option<f64> {
+    (outcome.elapsed_cycles > 0).then(|| page_cycles as f64 / outcome.elapsed_cycles as f64)
+}
+
 /// The cycles of a cause, and all that were busy.
 pub(super) fn of_busy(outcome: &RunOutcome, cause: Cause) -> [u64; 2] {
-    [outcome.cycles(cause), outcome.ledger.total() - outcome.cycles(Cause::Idle)]
+    of_busy_cycles(outcome, outcome.cycles(cause))
+}
+
+fn of_busy_cycles(outcome: &RunOutcome, cycles: u64) -> [u64; 2] {
+    [cycles, outcome.ledger.total() - outcome.cycles(Cause::Idle)]
 }
 
 /// The part in percent of the whole; none if that is nothing.

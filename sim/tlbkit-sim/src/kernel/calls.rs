@@ -1,7 +1,7 @@
 //! The system calls of the simulated kernel, and the tasks that make them.
 
-use tlbkit::Cpu;
-use tlbkit_pmap::Withdrawal;
+use tlbkit::{Cpu, PAGE_BYTES};
+use tlbkit_pmap::{USER_END, Withdrawal};
 use tlbkit_workloads::Task as Program;
 use tlbkit_workloads::calls::{self, TaskRandom};
 use tlbkit_workloads::os::{Backing, Channel, Os, Part, Protection, TaskId, WorkTime};
@@ -16,7 +16,7 @@ use super::task::{Affinity, Process, Task};
 use crate::error::RunError;
 use crate::mmu::{Access, Overlap};
 use crate::multiprocessor::{Fiber, Multiprocessor, Port};
-use crate::observer::KernelEvent;
+use crate::observer::{Intent, KernelEvent};
 
 impl Kernel {
     /// Starts the first program, in a separate process.
@@ -99,6 +99,7 @@ impl Calls {
     fn on_range<R>(
         &self,
         (va, pages): (u64, u64),
+        intent: Intent,
         wanted: LockWanted,
         body: impl FnOnce(&Cpu<'_, 'static, Port>, KernelMemory, &HeldLocks) -> R,
     ) -> R {
@@ -107,7 +108,7 @@ impl Calls {
                 held.write_vmas_of(va, pages);
             }
             let here = self.machine.cpu();
-            kernel.observer().begin_range(here, self.process.space().root(), va, pages);
+            kernel.observer().begin_range(here, self.process.space().root(), va, pages, intent);
             let result = self.machine.with_cpu(here, |cpu| body(&cpu, KernelMemory(kernel), held));
             kernel.observer().end_operation(here);
             result
@@ -118,10 +119,11 @@ impl Calls {
     fn on_sweep<R>(
         &self,
         range: (u64, u64),
+        intent: Intent,
         wanted: LockWanted,
         body: impl FnOnce(&Cpu<'_, 'static, Port>, KernelMemory, &HeldLocks) -> R,
     ) -> R {
-        self.on_range(range, wanted, |cpu, memory, held| {
+        self.on_range(range, intent, wanted, |cpu, memory, held| {
             memory.begin_sweep();
             body(cpu, memory, held)
         })
@@ -149,10 +151,11 @@ impl Calls {
     fn on_everything<R>(
         &self,
         kernel: &'static Kernel,
+        intent: Intent,
         body: impl FnOnce(&Cpu<'_, 'static, Port>, KernelMemory) -> R,
     ) -> R {
         let here = self.machine.cpu();
-        kernel.observer().begin_everything(here, self.process.space().root());
+        kernel.observer().begin_everything(here, self.process.space().root(), intent);
         let result = self.machine.with_cpu(here, |cpu| body(&cpu, KernelMemory(kernel)));
         kernel.observer().end_operation(here);
         result
@@ -172,6 +175,7 @@ impl Os for Calls {
         self.call_holding(LockWanted::MmapWrite, |_, held| {
             let mapped = self.machine.with_cpu(self.machine.cpu(), |cpu| self.process.vm.map_region(&cpu, region));
             let first = self.expect(mapped);
+            self.kernel.observer().mapped(self.process.space().root(), first, pages, self.me);
             // A region that continues another one makes that larger, so its readers are waited for.
             if self.process.vm.region_at(first).is_some_and(|grown| grown.pages > pages) {
                 held.write_vmas_of(first, pages);
@@ -181,22 +185,24 @@ impl Os for Calls {
     }
 
     fn unmap(&self, va: u64, pages: u64) {
-        self.expect(self.on_sweep((va, pages), LockWanted::MmapWrite, |cpu, memory, held| {
+        self.expect(self.on_sweep((va, pages), Intent::GivesAway, LockWanted::MmapWrite, |cpu, memory, held| {
             held.downgrade();
-            self.process.vm.unmap(cpu, &memory, va, pages)
+            let result = self.process.vm.unmap(cpu, &memory, va, pages);
+            self.kernel.observer().unmapped(self.process.space().root(), va, pages);
+            result
         }));
     }
 
     fn protect(&self, va: u64, pages: u64, protection: Protection) {
         let vm = &self.process.vm;
-        self.expect(self.on_range((va, pages), LockWanted::MmapWrite, |cpu, memory, _| {
+        self.expect(self.on_range((va, pages), Intent::Keeps, LockWanted::MmapWrite, |cpu, memory, _| {
             vm.protect(cpu, &memory, va, pages, protection)
         }));
     }
 
     fn dontneed(&self, va: u64, pages: u64) {
         let wanted = self.kernel.settings.per_vma_locks.wanted_by_sweep(va, pages);
-        self.expect(self.on_sweep((va, pages), wanted, |cpu, memory, held| {
+        self.expect(self.on_sweep((va, pages), Intent::Empties, wanted, |cpu, memory, held| {
             self.process.vm.dontneed_with(cpu, &memory, va, pages, || held.release_vma())
         }));
     }
@@ -204,7 +210,7 @@ impl Os for Calls {
     /// The kernel's own work is not preempted: interrupts are taken when it is done.
     fn dontneed_and_work(&self, va: u64, pages: u64, cycles: u64, when: WorkTime) {
         let wanted = self.kernel.settings.per_vma_locks.wanted_by_sweep(va, pages);
-        self.on_sweep((va, pages), wanted, |cpu, memory, held| {
+        self.on_sweep((va, pages), Intent::Empties, wanted, |cpu, memory, held| {
             let withdrawal = Withdrawal::take(cpu, &memory, &self.process.vm, va, pages);
             held.release_vma();
             let work = || self.machine.execute(cycles);
@@ -239,10 +245,11 @@ impl Os for Calls {
     fn fork(&self, part: Part) -> TaskId {
         self.call_with_regions(|kernel| {
             let process = kernel.new_process();
-            let done = self.on_everything(kernel, |cpu, memory| {
+            let done = self.on_everything(kernel, Intent::Keeps, |cpu, memory| {
                 self.process.vm.fork(cpu, &memory, &process.vm, calls::CHILD_FILL)
             });
             self.expect(done);
+            kernel.observer().forked(self.process.space().root(), process.space().root());
             TaskId(kernel.start(self.program.starts(part), process))
         })
     }
@@ -252,7 +259,10 @@ impl Os for Calls {
     }
 
     fn exec(&self) {
-        self.call_with_regions(|kernel| self.on_everything(kernel, |cpu, memory| self.process.vm.clear(cpu, &memory)));
+        self.call_with_regions(|kernel| {
+            self.on_everything(kernel, Intent::GivesAway, |cpu, memory| self.process.vm.clear(cpu, &memory));
+            kernel.observer().unmapped(self.process.space().root(), 0, USER_END / PAGE_BYTES);
+        });
     }
 
     fn join(&self, task: TaskId) {

@@ -78,6 +78,9 @@ impl KernelMemory {
     /// After a change of an entry. If it took out a table, the observer is told. If it took out a page, what a kernel
     /// does besides for that page is charged here, and not where its frame is freed, as many frames are freed at once.
     fn changed(self, at: PhysAddr, before: u64, after: u64) {
+        if let Some(cpu) = self.0.machine.running_cpu().filter(|_| is_table(at)) {
+            self.0.observer().entry_changed(cpu, Pte(before), Pte(after));
+        }
         let is_taken_out = is_table(at) && before & Pte::PRESENT != 0 && after & Pte::PRESENT == 0;
         let Some(cpu) = self.0.machine.running_cpu().filter(|_| is_taken_out) else { return };
         let taken_out = PhysAddr(before & Pte::ADDRESS);

@@ -8,8 +8,8 @@ use super::memory::KernelMemory;
 use super::sched::Fate;
 use super::state::Kernel;
 use crate::error::RunError;
-use crate::mmu::{Access, Overlap};
-use crate::observer::{Cause, KernelEvent};
+use crate::mmu::{Access, Overlap, Source};
+use crate::observer::{Cause, Intent, KernelEvent, Moment, Walk};
 
 /// More faults in a row at one address than there can be. Another thread may undo what a fault has mapped before the
 /// access is tried again, but not that often.
@@ -26,7 +26,12 @@ impl Kernel {
                 self.pace(me);
                 continue;
             }
-            if let Ok(pa) = processor.access_as_user(va, access, overlap, &self.phys) {
+            if let Ok((pa, source)) = processor.access_as_user(va, access, overlap, &self.phys) {
+                if source == Source::Walk {
+                    let walk = if faults == 0 { Walk::AtOnce } else { Walk::AfterFault };
+                    let root = self.tasks.get(me).process.space().root();
+                    self.observer().walked(self.machine.cpu(), root, va, walk);
+                }
                 return pa;
             }
             faults += 1;
@@ -48,7 +53,7 @@ impl Kernel {
         let held = self.hold_locks(me, self.settings.per_vma_locks.wanted_by_fault(va));
         machine.running().charge_to(Cause::Fault);
         let cpu = machine.cpu();
-        self.observer().begin_range(cpu, process.space().root(), va, 1);
+        self.observer().begin_range(cpu, process.space().root(), va, 1, Intent::Keeps);
         let access = if access == Access::Write { PagerAccess::Write } else { PagerAccess::Read };
         let fault = if machine.defect().loses_repair() {
             Fault::Spurious
@@ -92,6 +97,7 @@ impl Kernel {
         let machine = self.machine;
         self.enter_kernel();
         let (cpu, processor) = (machine.cpu(), machine.running());
+        self.observer().passed(cpu, Moment::Tick, processor.now());
         let cycles = machine.costs().interrupt + machine.noise().take_tick(cpu, processor.now());
         processor.advance_for(Cause::Kernel, machine.shared_cycles(cpu, cycles));
         self.balance(me);

@@ -11,7 +11,7 @@ use super::run_queues::{Running, WithTasks};
 use super::state::Kernel;
 use crate::code::{CallLines, LinesOf};
 use crate::multiprocessor::{Arrival, CallKind, NEVER, Ring, suspend};
-use crate::observer::{Cause, Class, KernelEvent};
+use crate::observer::{Cause, Class, KernelEvent, Moment};
 
 /// What becomes of the task that leaves the CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -130,6 +130,7 @@ impl Kernel {
         let machine = self.machine;
         let processor = machine.processor(cpu);
         self.observer().kernel_event(KernelEvent::Switch);
+        self.observer().passed(cpu, Moment::Tick, processor.now());
         processor.advance_for(Cause::Kernel, machine.shared_cycles(cpu, machine.costs().context_switch));
         processor.within(Cause::Switch, || {
             let irqs = IrqsOff::assume();
@@ -194,6 +195,7 @@ impl Kernel {
         let machine = self.machine;
         let processor = machine.running();
         processor.set_ring(Ring::Kernel);
+        self.observer().passed(machine.cpu(), Moment::Crossing, processor.now());
         processor.charge_to(Cause::Kernel);
         self.lru.begin_call(machine.cpu());
         if self.isolates() {
@@ -207,6 +209,7 @@ impl Kernel {
     pub(super) fn return_to_user(&'static self) {
         let machine = self.machine;
         let processor = machine.running();
+        self.observer().passed(machine.cpu(), Moment::Crossing, processor.now());
         if self.isolates() {
             processor.disable_interrupts();
             machine.with_cpu(machine.cpu(), |handle| handle.exit_to_user(&IrqsOff::assume()));

@@ -8,7 +8,7 @@ use crate::mmu::{Access, Fault, Hit, Overlap, Privilege, Source, Tables};
 use crate::observer::Cause;
 
 impl Processor {
-    /// An access of the running program. Charges for it and says where it goes.
+    /// An access of the running program. Charges for it and says where it goes, and what found that.
     ///
     /// # Errors
     /// The fault that it raises; what the handler costs is not charged.
@@ -19,7 +19,7 @@ impl Processor {
         access: Access,
         overlap: Overlap,
         tables: &impl Tables,
-    ) -> Result<PhysAddr, Fault> {
+    ) -> Result<(PhysAddr, Source), Fault> {
         let result = self.mmu.borrow_mut().translate(VirtAddr(va), access, Privilege::User, overlap, tables);
         let Hit { pa, cost } = match result {
             Ok(hit) => hit,
@@ -38,7 +38,7 @@ impl Processor {
             Source::Stlb => self.advance_for(Cause::User, u64::from(cost.cycles)),
             Source::Walk => self.advance_for(Cause::WalkUser, u64::from(cost.cycles)),
         }
-        Ok(pa)
+        Ok((pa, cost.source))
     }
 
     /// A load by the kernel from its own addresses. Charges for its translation and says where it goes.

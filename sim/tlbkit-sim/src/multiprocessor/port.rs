@@ -97,7 +97,8 @@ impl Port {
 
     fn ipi(&self, to: usize) {
         let target = &self.machine.processors[to];
-        self.machine.observer.flush_interrupt_sent(self.cpu, &target.mmu.borrow(), target.class.get());
+        let (observer, now) = (&self.machine.observer, self.processor().now());
+        observer.flush_interrupt_sent(self.cpu, to, &target.mmu.borrow(), target.class.get(), now);
         if self.machine.defect.loses_interrupt() {
             self.machine.tally.note_lost();
         } else {
@@ -262,7 +263,7 @@ impl Hardware for Port {
             Event::LastLazyReference(token) => machine.unreferenced.borrow_mut().push(token),
             _ => {}
         }
-        machine.observer.protocol_event(self.cpu, event, local_cycles);
+        machine.observer.protocol_event(self.cpu, event, local_cycles, processor.now());
     }
 
     fn now_cycles(&self) -> u64 {

@@ -5,7 +5,10 @@
 //! while it idles uses no entry; only the path matters, which its walker may follow at any time. The kernel's own space
 //! runs everywhere, under every tag. An invalidation is needed only where it removed something.
 
+use std::ops::Range;
+
 use tlbkit::{PAGE_BYTES, Pcid, PhysAddr, Stride, VirtAddr};
+use tlbkit_pmap::USER_END;
 
 use super::ledger::Class;
 use crate::mmu::{self, Mmu};
@@ -22,18 +25,37 @@ pub(super) enum Owner {
     Kernel,
 }
 
+/// What becomes of the pages whose mappings an operation changes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Intent {
+    /// The program keeps them, with other permissions or as a copy: it must not use what was there.
+    Keeps,
+    /// The program has given them up, but not their addresses: what it finds there next is another page.
+    Empties,
+    /// The program has given away pages and addresses. Which access it still makes by an old translation is its own
+    /// affair.
+    GivesAway,
+}
+
 /// What a CPU is changing.
 #[derive(Clone, Debug)]
 pub(super) struct Operation {
     owner: Owner,
+    pub(super) intent: Intent,
     range: Option<(u64, u64)>,
     unhooked: Vec<PhysAddr>,
 }
 
 impl Operation {
     /// Changes the mappings of `range`, as address and pages, or of all addresses.
-    pub(super) const fn new(owner: Owner, range: Option<(u64, u64)>) -> Self {
-        Self { owner, range, unhooked: Vec::new() }
+    pub(super) const fn new(owner: Owner, range: Option<(u64, u64)>, intent: Intent) -> Self {
+        Self { owner, intent, range, unhooked: Vec::new() }
+    }
+
+    /// The space and its addresses that are changed; none if they are the kernel's.
+    pub(super) fn place(&self) -> Option<(PhysAddr, Range<u64>)> {
+        let Owner::Space(root) = self.owner else { return None };
+        Some((root, self.range.map_or(0..USER_END, |(va, pages)| va..va + pages * PAGE_BYTES)))
     }
 
     /// The table at `at` was taken out of the page tables.
@@ -139,7 +161,7 @@ mod tests {
     }
 
     fn change(owner: Owner) -> Operation {
-        Operation::new(owner, Some((PAGE, 1)))
+        Operation::new(owner, Some((PAGE, 1)), Intent::Keeps)
     }
 
     #[test]

@@ -4,12 +4,15 @@ use std::cell::{Cell, RefCell};
 use std::mem;
 
 use serde::{Deserialize, Serialize};
-use tlbkit::{Event, PhysAddr};
+use tlbkit::{Event, PAGE_BYTES, PhysAddr};
+use tlbkit_arch::Pte;
 
-use super::clairvoyant::{Operation, Owner, lost_by, lost_by_name};
+use super::bounds::{Bounds, Graces, Moment};
+use super::clairvoyant::{Intent, Operation, Owner, lost_by, lost_by_name};
 use super::flushes::{FlushCounters, FlushSize, FlushSizes};
 use super::ledger::Class;
 use super::samples::{Sample, Samples};
+use super::walkers::{LEVEL_SHIFTS, Placement, Walk, Walkers};
 use crate::mmu::Mmu;
 
 /// Interrupts of all CPUs.
@@ -75,6 +78,23 @@ struct OnCpu {
     sized_cycles: u64,
     /// Whether a process is ending there.
     is_ending: bool,
+    changed: Changed,
+    /// The flush that it is telling others of, as each of [`Observer::graces`] counts them.
+    telling: Option<[u64; 2]>,
+    /// Since when it has waited for answers to its flush.
+    waits_since: Option<u64>,
+    /// When it began to carry out a request.
+    answers_since: u64,
+    /// The end of the last answer to its flush, and how long carrying it out took.
+    last_answer: (u64, u64),
+}
+
+/// What a CPU has taken out of the page tables and not flushed yet.
+#[derive(Clone, Copy, Debug, Default)]
+struct Changed {
+    pages: u64,
+    /// Something of it may have been used: an entry had its accessed bit set, or a table led to others.
+    was_accessed: bool,
 }
 
 /// What was seen of one run.
@@ -86,6 +106,10 @@ pub(crate) struct Observer {
     score: Cell<u64>,
     samples: Samples,
     cpus: RefCell<Vec<OnCpu>>,
+    bounds: Cell<Bounds>,
+    walkers: RefCell<Walkers>,
+    /// By crossings, and by ticks.
+    graces: RefCell<[Graces; 2]>,
 }
 
 /// What the kernel tells.
@@ -100,6 +124,9 @@ impl Observer {
             score: Cell::new(0),
             samples: Samples::new(sample_cycles),
             cpus: RefCell::new(vec![OnCpu::default(); cpus]),
+            bounds: Cell::default(),
+            walkers: RefCell::new(Walkers::new(cpus)),
+            graces: RefCell::new([Graces::new(cpus), Graces::new(cpus)]),
         }
     }
 
@@ -126,18 +153,18 @@ impl Observer {
     }
 
     /// The CPU begins to change `pages` pages from `va` of the space at `root`.
-    pub(crate) fn begin_range(&self, cpu: usize, root: PhysAddr, va: u64, pages: u64) {
-        self.begin(cpu, Operation::new(Owner::Space(root), Some((va, pages))));
+    pub(crate) fn begin_range(&self, cpu: usize, root: PhysAddr, va: u64, pages: u64, intent: Intent) {
+        self.begin(cpu, Operation::new(Owner::Space(root), Some((va, pages)), intent));
     }
 
     /// The CPU begins to change all of the space at `root`.
-    pub(crate) fn begin_everything(&self, cpu: usize, root: PhysAddr) {
-        self.begin(cpu, Operation::new(Owner::Space(root), None));
+    pub(crate) fn begin_everything(&self, cpu: usize, root: PhysAddr, intent: Intent) {
+        self.begin(cpu, Operation::new(Owner::Space(root), None, intent));
     }
 
     /// The CPU begins to change `pages` pages from `va` of the kernel's own.
     pub(crate) fn begin_kernel_range(&self, cpu: usize, va: u64, pages: u64) {
-        self.begin(cpu, Operation::new(Owner::Kernel, Some((va, pages))));
+        self.begin(cpu, Operation::new(Owner::Kernel, Some((va, pages)), Intent::Keeps));
     }
 
     fn begin(&self, cpu: usize, operation: Operation) {
@@ -146,12 +173,52 @@ impl Observer {
 
     /// The CPU has finished what it began to change.
     pub(crate) fn end_operation(&self, cpu: usize) {
-        self.cpus.borrow_mut()[cpu].operation = None;
+        let ended = self.cpus.borrow_mut()[cpu].operation.take();
+        if let Some(operation) = ended
+            && operation.intent != Intent::Keeps
+            && let Some((root, range)) = operation.place()
+        {
+            self.walkers.borrow_mut().forget_pages(root, &range);
+        }
+    }
+
+    /// The thread `owner` has mapped pages from `va` on.
+    pub(crate) fn mapped(&self, root: PhysAddr, va: u64, pages: u64, owner: u32) {
+        self.walkers.borrow_mut().map(root, va..va + pages * PAGE_BYTES, owner);
+    }
+
+    /// Pages from `va` on are not mapped any more.
+    pub(crate) fn unmapped(&self, root: PhysAddr, va: u64, pages: u64) {
+        self.walkers.borrow_mut().unmap(root, &(va..va + pages * PAGE_BYTES));
+    }
+
+    /// The space at `child` is a copy of the one at `parent`.
+    pub(crate) fn forked(&self, parent: PhysAddr, child: PhysAddr) {
+        self.walkers.borrow_mut().fork(parent, child);
+    }
+
+    /// The program on the CPU has walked to the page at `va`.
+    pub(crate) fn walked(&self, cpu: usize, root: PhysAddr, va: u64, walk: Walk) {
+        self.walkers.borrow_mut().note(cpu, root, va, walk);
+    }
+
+    /// The CPU has replaced an entry of a page table by another.
+    pub(crate) fn entry_changed(&self, cpu: usize, before: Pte, after: Pte) {
+        if before.needs_flush(after) {
+            let changed = &mut self.cpus.borrow_mut()[cpu].changed;
+            changed.pages += u64::from(after.is_empty());
+            changed.was_accessed |= before.has(Pte::ACCESSED);
+        }
+    }
+
+    /// The CPU passes a moment at which it could have done what was left to it.
+    pub(crate) fn passed(&self, cpu: usize, moment: Moment, now: u64) {
+        self.graces.borrow_mut()[moment as usize].pass(cpu, now);
     }
 
     /// A process begins to end on the CPU, which does nothing else until [`end_exit`](Self::end_exit).
     pub(crate) fn begin_exit(&self, cpu: usize, root: PhysAddr) {
-        self.begin_everything(cpu, root);
+        self.begin_everything(cpu, root, Intent::GivesAway);
         self.cpus.borrow_mut()[cpu].is_ending = true;
         self.count(|counters| counters.exits += 1);
     }
@@ -159,6 +226,9 @@ impl Observer {
     /// The process has ended.
     pub(crate) fn end_exit(&self, cpu: usize) {
         self.cpus.borrow_mut()[cpu].is_ending = false;
+        if let Some((root, range)) = self.cpus.borrow()[cpu].operation.as_ref().and_then(Operation::place) {
+            self.walkers.borrow_mut().unmap(root, &range);
+        }
         self.end_operation(cpu);
     }
 
@@ -167,13 +237,15 @@ impl Observer {
         if let Some(operation) = &mut self.cpus.borrow_mut()[cpu].operation {
             operation.note_unhooked(at);
         }
+        self.cpus.borrow_mut()[cpu].changed.was_accessed = true;
     }
 }
 
 /// What the machine tells.
 impl Observer {
-    /// The CPU sends a flush interrupt to one that has `to_mmu` and runs `to_class`.
-    pub(crate) fn flush_interrupt_sent(&self, cpu: usize, to_mmu: &Mmu, to_class: Class) {
+    /// The CPU sends a flush interrupt to the CPU `to`, which has `to_mmu` and runs `to_class`.
+    pub(crate) fn flush_interrupt_sent(&self, cpu: usize, to: usize, to_mmu: &Mmu, to_class: Class, now: u64) {
+        self.bound_interrupt(cpu, to, now);
         let cpus = self.cpus.borrow();
         let OnCpu { operation, is_ending, .. } = &cpus[cpu];
         let is_needed = operation.as_ref().is_some_and(|operation| operation.concerns(to_mmu, to_class));
@@ -182,6 +254,34 @@ impl Observer {
             counters.exit_interrupts += u64::from(*is_ending);
         });
         self.count_ipi(|ipis| ipis.sent += 1);
+    }
+
+    /// Which ideas would send the same interrupt.
+    fn bound_interrupt(&self, cpu: usize, to: usize, now: u64) {
+        let (walkers, mut cpus, mut graces) = (self.walkers.borrow(), self.cpus.borrow_mut(), self.graces.borrow_mut());
+        let OnCpu { operation: Some(operation), changed, telling, .. } = &mut cpus[cpu] else { return };
+        let mut bounds = self.bounds.get();
+        match operation.place() {
+            Some((root, range)) => {
+                for (level, shift) in LEVEL_SHIFTS.into_iter().enumerate() {
+                    let is_told = |placement| u64::from(walkers.has_named(to, root, &range, shift, placement));
+                    bounds.regions[level] += is_told(Placement::Together);
+                    bounds.regions_apart[level] += is_told(Placement::Apart);
+                }
+                bounds.pages += u64::from(walkers.has_walked(to, root, &range));
+            }
+            None => {
+                bounds.regions.iter_mut().chain(&mut bounds.regions_apart).for_each(|told| *told += 1);
+                bounds.pages += 1;
+            }
+        }
+        bounds.accessed += u64::from(changed.was_accessed);
+        bounds.kept += u64::from(operation.intent != Intent::GivesAway);
+        if operation.intent == Intent::GivesAway {
+            let flushes = telling.get_or_insert_with(|| graces.each_mut().map(|one| one.begin(changed.pages, now)));
+            graces.iter_mut().zip(flushes).for_each(|(one, flush)| one.leave_to(to, *flush));
+        }
+        self.bounds.set(bounds);
     }
 
     /// A CPU took a flush interrupt.
@@ -224,8 +324,17 @@ impl Observer {
 
     /// The protocol says that something happened on the CPU; `local_cycles` is what the local halves of flushes have
     /// cost it so far, this event not included.
-    pub(crate) fn protocol_event(&self, cpu: usize, event: Event, local_cycles: u64) {
+    pub(crate) fn protocol_event(&self, cpu: usize, event: Event, local_cycles: u64, now: u64) {
         match event {
+            Event::Waiting(_) => _ = self.cpus.borrow_mut()[cpu].waits_since.get_or_insert(now),
+            Event::FlushEnd | Event::FlushIssued => self.end_flush(cpu, now),
+            Event::AnswerBegin(_) => self.cpus.borrow_mut()[cpu].answers_since = now,
+            Event::AnswerEnd(initiator) => {
+                let cpus = &mut self.cpus.borrow_mut();
+                let took = now - cpus[cpu].answers_since;
+                let last = &mut cpus[initiator.0 as usize].last_answer;
+                *last = (*last).max((now, took));
+            }
             Event::FlushBegin(pages) => {
                 let mut cpus = self.cpus.borrow_mut();
                 let on_cpu = &mut cpus[cpu];
@@ -257,6 +366,21 @@ impl Observer {
         }
     }
 
+    fn end_flush(&self, cpu: usize, now: u64) {
+        let on_cpu = &mut self.cpus.borrow_mut()[cpu];
+        on_cpu.changed = Changed::default();
+        if let Some(flushes) = on_cpu.telling.take() {
+            let mut graces = self.graces.borrow_mut();
+            graces.iter_mut().zip(flushes).for_each(|(one, flush)| one.settle(flush, now));
+        }
+        if let Some(since) = on_cpu.waits_since.take() {
+            let mut bounds = self.bounds.get();
+            bounds.early_cycles += on_cpu.last_answer.1.min(now - since);
+            self.bounds.set(bounds);
+        }
+        on_cpu.last_answer = (0, 0);
+    }
+
     fn count(&self, count: impl FnOnce(&mut FlushCounters)) {
         let mut counters = self.flushes.get();
         count(&mut counters);
@@ -275,6 +399,19 @@ impl Observer {
     /// Flushes, and what perfect knowledge would have left out.
     pub(crate) fn flushes(&self) -> FlushCounters {
         self.flushes.get()
+    }
+
+    /// What each idea could save at most.
+    pub(crate) fn bounds(&self) -> Bounds {
+        let ([crossing, tick], walkers) = (&*self.graces.borrow(), self.walkers.borrow());
+        Bounds {
+            region_faults: walkers.added_faults[0],
+            region_apart_faults: walkers.added_faults[1],
+            crossing_page_cycles: crossing.page_cycles,
+            tick_page_cycles: tick.page_cycles,
+            tick_pages_most: tick.pages_most,
+            ..self.bounds.get()
+        }
     }
 
     /// Flushes by size.

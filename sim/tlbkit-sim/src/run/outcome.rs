@@ -12,7 +12,7 @@ use crate::kernel::Kernel;
 use crate::lines::LineCounters;
 use crate::mmu::{self, Loss};
 use crate::multiprocessor::Multiprocessor;
-use crate::observer::{Cause, FlushCounters, FlushSize, IpiCounters, KernelCounters, Ledger, Sample};
+use crate::observer::{Bounds, Cause, FlushCounters, FlushSize, IpiCounters, KernelCounters, Ledger, Sample};
 
 /// Translation counters of all CPUs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -130,6 +130,8 @@ pub struct RunOutcome {
     pub ipis: IpiCounters,
     /// Flushes, and what perfect knowledge would have left out.
     pub flushes: FlushCounters,
+    /// What each idea could save at most.
+    pub bounds: Bounds,
     /// Flushes by size.
     pub sizes: Vec<FlushSize>,
     /// The kernel.
@@ -178,6 +180,7 @@ impl RunOutcome {
             tlb: translations(machine),
             ipis: observer.ipis(),
             flushes: observer.flushes(),
+            bounds: observer.bounds(),
             sizes: observer.sizes(),
             kernel: observer.kernel(),
             lines: machine.line_counters(),

@@ -117,3 +117,20 @@ fn only_pages_that_nothing_is_copied_to_are_zeroed() {
     let zeroed = (with_zeroing_at(1_000.0) - with_zeroing_at(0.0)) / 1_000;
     assert!((1..PAGES / 4).contains(&zeroed), "{zeroed} pages zeroed for {PAGES} copies");
 }
+
+#[test]
+fn what_designs_would_send_nests_by_how_much_they_know() {
+    let run = |name| outcome_of("skylake-desktop-pti", Policy::DEFAULT, workload(name, &["rounds=50"]), 4);
+    let (local, given_up) = (run("mapbench-local"), run("madvise1"));
+    for outcome in [&local, &given_up] {
+        let (sent, bounds) = (outcome.flushes.interrupts, outcome.bounds);
+        let knowing_less =
+            [sent.needed, bounds.pages, bounds.regions[0], bounds.regions[1], bounds.regions[2], sent.done];
+        assert!(knowing_less.is_sorted(), "{knowing_less:?}");
+        assert!(bounds.regions_apart.iter().zip(bounds.regions).all(|(apart, together)| *apart <= together));
+        assert!(bounds.early_cycles > 0 && bounds.early_cycles <= outcome.cycles(Cause::FlushWait));
+    }
+    assert_eq!((local.bounds.kept, local.bounds.regions_apart[0]), (0, 0), "each thread unmaps its own");
+    assert!(local.bounds.regions[0] > 0 && local.bounds.tick_page_cycles >= local.bounds.crossing_page_cycles);
+    assert_eq!(given_up.bounds.kept, given_up.flushes.interrupts.done, "the addresses stay");
+}
