@@ -1,7 +1,8 @@
-//! Bugs of the kind that authors make, put into each body of a crate's functions: a fence or a call left out, two calls
-//! exchanged, an `else` forgotten, a field of a struct update, a flag of two, a half of a condition, all words but the
-//! first, the next generation, the other side of a comparison. All stand in one source, as patches do; those that do
-//! not compile are taken out. Who notices none of them is asked by seeds and by the crates' own tests.
+//! Bugs of the kind that authors make, put into each body of a crate's functions: a call left out, two calls exchanged,
+//! an `else` forgotten, a field of a struct update, a flag of two, a half of a condition, all words but the first, the
+//! next generation, the other side of a comparison. Fences and orderings are weakened by `cargo xtask fences`. All stand in one source, as patches do; those that do
+//! not compile are taken out. Each is looked for by seeds and by the crates' own tests; what nobody notices is a gap of
+//! the judges, or is excused with its reason in `verify/mutants/excused.toml`.
 
 use super::copy::{Build, Generated};
 use super::judge;
@@ -9,7 +10,7 @@ use super::patch::Witness;
 use super::schemata::{self, Bodies, Function};
 use crate::setup;
 use crate::workshop::Sets;
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -19,11 +20,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-/// Whose functions are changed.
-const CHANGED: [&str; 2] = ["lib/tlbkit/src", "lib/tlbkit-pmap/src"];
-/// What is asked after the seeds.
-const TESTS: [&str; 2] =
-    ["tlbkit --features history --lib --test protocol --test properties", "tlbkit-pmap --test pmap"];
+/// Whose functions are changed, and which tests are asked after the seeds.
+const CHANGED: [(&str, &str); 2] = [
+    ("lib/tlbkit/src", "tlbkit --features history --lib --test protocol --test properties"),
+    ("lib/tlbkit-pmap/src", "tlbkit-pmap --test pmap"),
+];
+/// Rules of old kernels: a choice among policies that were, each compared with its source by hand.
+const UNCHANGED: &str = "policy/history/";
+/// Changes that nobody can notice, each with the reason.
+const EXCUSES: &str = "verify/mutants/excused.toml";
 /// Seeds for each: most bugs take a few dozen.
 const SEEDS: &str = "4000";
 /// Times that changes which do not compile are taken out.
@@ -34,6 +39,8 @@ struct Change {
     operator: &'static str,
     file: String,
     line: usize,
+    /// The function's name.
+    function: String,
     /// What stands there, and what takes its place.
     was: String,
     is: String,
@@ -45,36 +52,106 @@ struct Change {
 /// An edit of a file: the operator, where, and what takes its place.
 type Edit = (&'static str, Range<usize>, String);
 
-/// The verb's part `--generate`: changes whose file has `part` in its name. False if something survived.
-pub(super) fn run(root: &Path, part: Option<&str>) -> Result<bool> {
+/// Changes that are alike in one function, and why they are no bug.
+struct Excuse {
+    file: String,
+    function: String,
+    operator: String,
+    was: String,
+    is: String,
+}
+
+impl Excuse {
+    fn is_of(&self, change: &Change) -> bool {
+        let Self { file, function, operator, was, is } = self;
+        (&**file, &**function, &**operator, &**was, &**is)
+            == (&*change.file, &*change.function, change.operator, &*change.was, &*change.is)
+    }
+}
+
+/// Who noticed a change, or that nobody has to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Seeds,
+    Tests,
+    Excused,
+    Survived,
+}
+
+/// The verb's part `--generate`: changes of files whose path has one of `parts` in it, of all if there are none. False
+/// if something survived, or an excuse is none any more.
+pub(super) fn run(root: &Path, parts: &[String]) -> Result<bool> {
     let copies = Generated::new(root, &setup::target_dir(root).join("mutants/generated"))?;
+    let is_asked = |name: &str| parts.is_empty() || parts.iter().any(|part| name.contains(&**part));
     let mut changes = Vec::new();
-    for folder in CHANGED {
+    for (folder, _) in CHANGED {
         for file in sources(&root.join(folder))? {
             let name = file.strip_prefix(root)?.to_string_lossy().into_owned();
-            if part.is_none_or(|part| name.contains(part)) {
+            if is_asked(&name) && !name.contains(UNCHANGED) {
                 add_changes(&name, &fs::read_to_string(&file)?, &mut changes)?;
             }
         }
     }
-    let made = changes.iter().map(|change| change.operator).fold(BTreeMap::new(), |mut made, operator| {
-        *made.entry(operator).or_insert(0) += 1;
-        made
-    });
+    let mut excuses = excuses(&fs::read_to_string(root.join(EXCUSES))?).context(EXCUSES)?;
+    excuses.retain(|excuse| is_asked(&excuse.file));
     let built = build(&copies, &changes)?;
-    let noticed = ask(&copies, &changes, &built)?;
-    println!("{:<12} {:>5} {:>6} {:>6} {:>6} {:>9}", "operator", "made", "built", "seeds", "tests", "survived");
-    for (operator, made) in made {
-        let of = |by: Option<Option<&str>>| {
-            let is = |(n, found): &(&usize, &Option<&str>)| {
-                changes[**n].operator == operator && by.is_none_or(|by| by == **found)
-            };
-            noticed.iter().filter(is).count()
-        };
-        let [seeds, tests] = ["seeds", "tests"].map(|by| of(Some(Some(by))));
-        println!("{operator:<12} {made:>5} {:>6} {seeds:>6} {tests:>6} {:>9}", of(None), of(Some(None)));
+    let fates = ask(&copies, &changes, &built, &excuses)?;
+    print_counts("operator", &changes, &fates, |change| change.operator);
+    print_counts("file", &changes, &fates, |change| &change.file);
+    let idle: Vec<_> = excuses.iter().filter(|excuse| !is_needed(excuse, &changes, &fates)).collect();
+    for Excuse { file, function, operator, was, is } in &idle {
+        println!("excused for nothing: {file}: {function}: {operator}: `{was}` became `{is}`");
     }
-    Ok(noticed.values().all(Option::is_some))
+    Ok(idle.is_empty() && !fates.values().any(|fate| *fate == Fate::Survived))
+}
+
+/// Whether a change that nobody noticed has this excuse.
+fn is_needed(excuse: &Excuse, changes: &[Change], fates: &BTreeMap<usize, Fate>) -> bool {
+    fates.iter().any(|(&n, &fate)| fate == Fate::Excused && excuse.is_of(&changes[n]))
+}
+
+fn excuses(text: &str) -> Result<Vec<Excuse>> {
+    let table: toml::Table = text.parse()?;
+    let list = table.get("excused").and_then(toml::Value::as_array).context("no [[excused]]")?;
+    let excuse = |entry: &toml::Value| {
+        let field = |name: &str| {
+            let value = entry.get(name).and_then(toml::Value::as_str);
+            value.map(str::to_owned).with_context(|| format!("no `{name}` in {entry}"))
+        };
+        if field("reason")?.is_empty() {
+            bail!("no reason in {entry}");
+        }
+        let [file, function, operator] = [field("file")?, field("function")?, field("operator")?];
+        Ok(Excuse { file, function, operator, was: field("was")?, is: field("is")? })
+    };
+    list.iter().map(excuse).collect()
+}
+
+/// Prints how many changes of each kind were made, are left after the compiler, and met each fate.
+fn print_counts<'c>(
+    what: &str,
+    changes: &'c [Change],
+    fates: &BTreeMap<usize, Fate>,
+    kind: impl Fn(&'c Change) -> &'c str,
+) {
+    let kinds: BTreeSet<&str> = changes.iter().map(&kind).collect();
+    println!(
+        "\n{what:<36} {:>5} {:>6} {:>6} {:>6} {:>8} {:>9}",
+        "made", "built", "seeds", "tests", "excused", "survived"
+    );
+    for is_sum in [false, true] {
+        for name in kinds.iter().filter(|_| !is_sum).chain(["all"].iter().filter(|_| is_sum)) {
+            let is_it = |n: usize| is_sum || kind(&changes[n]) == *name;
+            let made = (0..changes.len()).filter(|&n| is_it(n)).count();
+            let of = |fate: Option<Fate>| {
+                fates.iter().filter(|(n, found)| is_it(**n) && fate.is_none_or(|fate| fate == **found)).count()
+            };
+            let [seeds, tests, excused, survived] =
+                [Fate::Seeds, Fate::Tests, Fate::Excused, Fate::Survived].map(|fate| of(Some(fate)));
+            let name = name.trim_start_matches("lib/");
+            println!("{name:<36} {made:>5} {:>6} {seeds:>6} {tests:>6} {excused:>8} {survived:>9}", of(None));
+        }
+    }
 }
 
 fn sources(folder: &Path) -> Result<Vec<std::path::PathBuf>> {
@@ -116,8 +193,9 @@ fn ask(
     copies: &Generated,
     changes: &[Change],
     built: &BTreeSet<usize>,
-) -> Result<BTreeMap<usize, Option<&'static str>>> {
-    let witnesses = TESTS.map(|tests| Witness { tests: tests.to_owned(), test: String::new() });
+    excuses: &[Excuse],
+) -> Result<BTreeMap<usize, Fate>> {
+    let witnesses = CHANGED.map(|(_, tests)| Witness { tests: tests.to_owned(), test: String::new() });
     let checker = copies.build(Build::Checker(Sets::Wide), &[])?;
     let tests = copies.build(Build::Tests, &witnesses)?;
     let (all, next, noticed) =
@@ -126,20 +204,23 @@ fn ask(
         // Relaxed: a counter; the threads are joined before its results are read.
         while let Some(&n) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
             let number = Some(n as u32 + 1);
-            let by = if !judge::ends_well(checker.checker()?, number, &["--budget", SEEDS])? {
-                Some("seeds")
+            let notices = |program, args: &[&str]| Ok::<_, anyhow::Error>(!judge::ends_well(program, number, args)?);
+            let of_file = CHANGED.iter().filter(|(folder, _)| changes[n].file.starts_with(folder));
+            let mut programs = of_file.flat_map(|(_, of)| tests.of_tests(of));
+            let fate = if notices(checker.checker()?, &["--budget", SEEDS])? {
+                Fate::Seeds
+            } else if programs
+                .try_fold(false, |by, program| Ok::<_, anyhow::Error>(by || notices(program, &["--quiet"])?))?
+            {
+                Fate::Tests
+            } else if excuses.iter().any(|excuse| excuse.is_of(&changes[n])) {
+                Fate::Excused
             } else {
-                let mut programs = TESTS.iter().flat_map(|of| tests.of_tests(of));
-                let passes = programs.try_fold(true, |so_far, program| {
-                    Ok::<_, anyhow::Error>(so_far && judge::ends_well(program, number, &["--quiet"])?)
-                })?;
-                (!passes).then_some("tests")
+                let Change { operator, file, line, function, was, is, .. } = &changes[n];
+                println!("survived: {file}:{line}: {function}: {operator}: `{was}` became `{is}`");
+                Fate::Survived
             };
-            if by.is_none() {
-                let Change { operator, file, line, was, is, .. } = &changes[n];
-                println!("survived: {file}:{line}: {operator}: `{was}` became `{is}`");
-            }
-            noticed.lock().unwrap_or_else(PoisonError::into_inner).insert(n, by);
+            noticed.lock().unwrap_or_else(PoisonError::into_inner).insert(n, fate);
         }
         Ok(())
     };
@@ -155,7 +236,9 @@ fn ask(
 fn add_changes(file: &str, text: &str, changes: &mut Vec<Change>) -> Result<()> {
     // Tests stand at the end of a file.
     let end = text.find("#[cfg(all(test").or_else(|| text.find("#[cfg(test)]")).unwrap_or(text.len());
-    for (place, Function { body, constness, is_opaque, .. }) in schemata::functions(text)?.into_iter().enumerate() {
+    for (place, Function { name: function, body, constness, is_opaque }) in
+        schemata::functions(text)?.into_iter().enumerate()
+    {
         // What is read at run time is no constant.
         if constness.is_some() || is_opaque || body.start > end {
             continue;
@@ -169,7 +252,8 @@ fn add_changes(file: &str, text: &str, changes: &mut Vec<Change>) -> Result<()> 
             let line = text[..at.start].lines().count();
             let short = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
             let (was, is) = (short(&text[at]), short(&is));
-            changes.push(Change { operator, file: file.to_owned(), line, was, is, place, body: changed });
+            let (file, function) = (file.to_owned(), function.clone());
+            changes.push(Change { operator, file, line, function, was, is, place, body: changed });
         }
     }
     Ok(())
@@ -293,6 +377,7 @@ fn add_calls(text: &str, tokens: &[TokenTree], from_to: &dyn Fn(Range<usize>) ->
         start = n + 1;
         let first = tokens[statement.clone()].first().map(ToString::to_string).unwrap_or_default();
         let is_call = statement.len() > 1
+            && first != "fence"
             && !is_block
             && matches!(&tokens[n - 1], TokenTree::Group(group) if group.delimiter() == Delimiter::Parenthesis)
             && !matches!(first.as_str(), "let" | "return" | "assert" | "assert_eq" | "debug_assert" | "bail" | "#")
@@ -302,8 +387,10 @@ fn add_calls(text: &str, tokens: &[TokenTree], from_to: &dyn Fn(Range<usize>) ->
             continue;
         }
         let at = from_to(statement.start..n + 1);
-        edits.push((if first == "fence" { "fence" } else { "call" }, at.clone(), String::new()));
-        if let Some(before) = before.replace(at.clone()) {
+        edits.push(("call", at.clone(), String::new()));
+        // Nobody sees in which order a CPU writes two words of its own.
+        let is_own = |range: &Range<usize>| text[range.clone()].contains(".set(");
+        if let Some(before) = before.replace(at.clone()).filter(|before| !(is_own(before) && is_own(&at))) {
             let both = format!("{} {}", &text[at.clone()], &text[before.clone()]);
             edits.push(("exchange", before.start..at.end, both));
         }
@@ -327,7 +414,8 @@ mod tests {
         let has = |body: &str, operator: &str, is: &str| -> Result<bool> {
             Ok(edits(body)?.iter().any(|(of, changed)| *of == operator && changed == is))
         };
-        assert!(has("fence(SeqCst); x", "fence", "x")?);
+        assert!(edits("fence(SeqCst); x")?.is_empty(), "fences are weakened elsewhere");
+        assert!(!has("a.set(1); b.set(2); x", "exchange", "b.set(2); a.set(1); x")?, "nobody sees that");
         assert!(has("a.b(1); c(); x", "call", "a.b(1);  x")?);
         assert!(has("a.b(1); c(); x", "exchange", "c(); a.b(1); x")?);
         assert!(has("if c { d() } else { e() } x", "else", "if c { d() } else {} x")?);

@@ -54,8 +54,8 @@ struct Wish<'a> {
 /// # Errors
 /// If the arguments are wrong, or a patch does not apply or build.
 pub(crate) fn run(root: &Path, args: &[String]) -> Result<bool> {
-    if let Some(("--generate", part)) = args.split_first().map(|(first, rest)| (&**first, rest)) {
-        return generate::run(root, part.first().map(String::as_str));
+    if let Some(("--generate", parts)) = args.split_first().map(|(first, rest)| (&**first, rest)) {
+        return generate::run(root, parts);
     }
     search(root, &parse(args)?)
 }

@@ -3,7 +3,7 @@
 //!
 //! That takes patches that change nothing but bodies of functions. What else a patch may change, a constant or the
 //! fields of a struct, is the same for everybody in a build, so such a bug is built by itself; so is one in a function
-//! that returns an `impl Trait`, which is one type.
+//! that returns an `impl Trait`, which is one type, or that a macro is given.
 
 use anyhow::{Result, anyhow};
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
@@ -73,10 +73,11 @@ pub(super) fn merged(text: &str, bugs: &[(u32, Bodies)], crate_path: &str) -> Re
 /// A function with a body, in no other function.
 #[derive(Default)]
 pub(super) struct Function {
+    pub(super) name: String,
     /// With its braces.
     pub(super) body: Range<usize>,
     pub(super) constness: Option<Range<usize>>,
-    /// Whether it returns a type that it does not name.
+    /// Whether it returns a type that it does not name, or is a macro's, which may make a constant function of it.
     pub(super) is_opaque: bool,
 }
 
@@ -97,8 +98,11 @@ fn add_functions(tokens: TokenStream, found: &mut Vec<Function>) {
         if is(at, "fn") && is_named {
             let words_before = (0..at).rev().take_while(|&before| matches!(&tokens[before], TokenTree::Ident(_)));
             let constness = words_before.into_iter().find(|&word| is(word, "const"));
-            let mut function =
-                Function { constness: constness.map(|word| tokens[word].span().byte_range()), ..Function::default() };
+            let mut function = Function {
+                name: tokens[at + 1].to_string(),
+                constness: constness.map(|word| tokens[word].span().byte_range()),
+                ..Function::default()
+            };
             // A trait's function without a body ends here too. Braces between angles are a constant.
             while at < tokens.len() && !is(at, ";") {
                 function.is_opaque |= is(at, "-") && is(at + 2, "impl");
@@ -112,7 +116,10 @@ fn add_functions(tokens: TokenStream, found: &mut Vec<Function>) {
                 }
             }
         } else if let TokenTree::Group(group) = &tokens[at] {
+            let first = found.len();
             add_functions(group.stream(), found);
+            let is_macros = at > 0 && is(at - 1, "!");
+            found[first..].iter_mut().for_each(|function| function.is_opaque |= is_macros);
         }
         at += 1;
     }

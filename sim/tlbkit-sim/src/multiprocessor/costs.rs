@@ -41,7 +41,7 @@ pub(crate) struct Costs {
     /// What work costs while the other thread of the core works too, in percent of what it costs alone.
     pub(crate) smt_percent: u64,
     pub(crate) lines: LineCosts,
-    frequency_mhz: f64,
+    pub(super) frequency_mhz: f64,
 }
 
 /// Accesses to its entry by which a page is given back: it is read, exchanged, and found empty.

@@ -439,3 +439,109 @@ impl Observer {
         self.samples.take()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tlbkit::{CpuId, SpaceToken};
+
+    /// What an observer of one CPU has counted, apart from what perfect knowledge would have left out.
+    fn counted(tell: impl Fn(&Observer)) -> (FlushCounters, IpiCounters, KernelCounters) {
+        let observer = Observer::new(1, None);
+        tell(&observer);
+        (observer.flushes(), observer.ipis(), observer.kernel())
+    }
+
+    #[test]
+    fn what_the_kernel_does_is_counted_once() {
+        let none = KernelCounters::default();
+        for (event, once) in [
+            (KernelEvent::Syscall, KernelCounters { syscalls: 1, ..none }),
+            (KernelEvent::Fault, KernelCounters { faults: 1, ..none }),
+            (KernelEvent::Switch, KernelCounters { switches: 1, ..none }),
+            (KernelEvent::RemoteWake, KernelCounters { remote_wakes: 1, ..none }),
+            (KernelEvent::Preemption, KernelCounters { preemptions: 1, ..none }),
+            (KernelEvent::Move, KernelCounters { moves: 1, ..none }),
+            (KernelEvent::TaskStart, KernelCounters { tasks: 1, ..none }),
+        ] {
+            let told = counted(|observer| observer.kernel_event(event));
+            assert_eq!(told, (FlushCounters::default(), IpiCounters::default(), once), "{event:?}");
+        }
+    }
+
+    #[test]
+    fn what_the_protocol_says_is_counted_once() {
+        let none = FlushCounters::default();
+        for (event, once) in [
+            (Event::SwitchKept, FlushCounters { switches_kept: 1, ..none }),
+            (Event::SwitchFlushed, FlushCounters { switches_flushed: 1, ..none }),
+            (Event::FlushBegin(3), FlushCounters { flushes: 1, flush_pages: 3, ..none }),
+            (Event::FlushBegin(u32::MAX), FlushCounters { flushes: 1, full_flushes: 1, ..none }),
+            (Event::FlushLocalDone, none),
+            (Event::Chosen { asked: 2, skipped: 3 }, FlushCounters { left_alone: 3, ..none }),
+            (Event::FlushIssued, none),
+            (Event::FlushEnd, none),
+            (Event::AnswerBegin(CpuId(0)), none),
+            (Event::AnswerEnd(CpuId(0)), none),
+            (Event::Waiting(CpuId(0)), none),
+            (Event::AlreadyCurrent, FlushCounters { already_current: 1, ..none }),
+            (Event::WrongSpace, FlushCounters { wrong_space: 1, ..none }),
+            (Event::LazyLeft(SpaceToken(0)), none),
+            (Event::LastLazyReference(SpaceToken(0)), none),
+        ] {
+            let told = counted(|observer| observer.protocol_event(0, event, 0));
+            assert_eq!(told, (once, IpiCounters::default(), KernelCounters::default()), "{event:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_process_sends_and_flushes_while_it_ends_is_counted_once_more() {
+        let told = counted(|observer| {
+            for is_ending in [true, false] {
+                if is_ending {
+                    observer.begin_exit(0, PhysAddr(0));
+                } else {
+                    observer.end_exit(0);
+                }
+                observer.protocol_event(0, Event::FlushBegin(u32::MAX), 0);
+                observer.protocol_event(0, Event::FlushBegin(2), 0);
+            }
+        });
+        let flushes = FlushCounters {
+            flushes: 4,
+            flush_pages: 4,
+            full_flushes: 2,
+            exits: 1,
+            exit_full_flushes: 1,
+            ..FlushCounters::default()
+        };
+        assert_eq!(told, (flushes, IpiCounters::default(), KernelCounters::default()));
+    }
+
+    /// By size, with what their local halves have cost; one that was asked for by its wait has two halves.
+    #[test]
+    fn the_local_halves_of_flushes_are_counted_once() {
+        let observer = Observer::new(1, None);
+        let tell = |event, local_cycles| observer.protocol_event(0, event, local_cycles);
+        [(1, 100), (u32::MAX, 300), (1, 600)].into_iter().for_each(|(pages, local_cycles)| {
+            tell(Event::FlushBegin(pages), 0);
+            tell(Event::FlushLocalDone, local_cycles);
+        });
+        tell(Event::FlushLocalDone, 1_000);
+        let expected = [(None, 1, 200), (Some(1), 2, 100 + 300 + 400)];
+        assert_eq!(observer.sizes(), expected.map(|(pages, flushes, cycles)| FlushSize { pages, flushes, cycles }));
+    }
+
+    #[test]
+    fn commands_and_interrupts_are_counted_once() {
+        let none = IpiCounters::default();
+        let table: [(fn(&Observer), IpiCounters); 3] = [
+            (|it| it.command_written(7), IpiCounters { commands: 1, pending_cycles: 7, ..none }),
+            (Observer::wake_sent, IpiCounters { wakes_sent: 1, ..none }),
+            (Observer::flush_interrupt_taken, IpiCounters { received: 1, ..none }),
+        ];
+        for (tell, once) in table {
+            assert_eq!(counted(tell), (FlushCounters::default(), once, KernelCounters::default()));
+        }
+    }
+}

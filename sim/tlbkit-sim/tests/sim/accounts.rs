@@ -137,6 +137,12 @@ fn a_switch_is_charged_once() {
                 |run| run.flushes.cr3.done - 1,
                 &[Cause::Switch, Cause::Kernel, Cause::FlushLocal],
             ),
+            (
+                "a hit in the second level",
+                |it| vec![&mut it.cycles.stlb_hit_independent.value],
+                |run| run.tlb.stlb_hits,
+                &[Cause::User],
+            ),
         ],
     );
 }
@@ -154,4 +160,71 @@ fn a_flush_is_charged_for_its_own_instructions() {
     assert!(none.flushes.flushes > 64);
     let charged = one.cycles(Cause::FlushLocal) - none.cycles(Cause::FlushLocal);
     assert_eq!(charged, INSTRUCTIONS_OF_A_FLUSH * none.flushes.flushes);
+}
+
+/// Each fault of this program maps a page, which is given back; three tables lead to all of them.
+#[test]
+fn a_page_that_comes_and_goes_is_charged_once() {
+    assert_each_is_charged_once(
+        "recent-bare",
+        "linux-6.18",
+        workload("mapbench-global", &["rounds=20"]),
+        &[
+            ("a zeroed page", |it| vec![&mut it.cycles.zero_page.value], |run| run.kernel.faults + 3, &[Cause::Fault]),
+            (
+                "a page given back",
+                |it| vec![&mut it.cycles.give_back_page.as_mut().expect("a figure of this machine").value],
+                |run| run.kernel.faults,
+                &[Cause::Kernel],
+            ),
+        ],
+    );
+}
+
+/// Accesses to entries by which a fault maps a page where its tables are.
+const ACCESSES_OF_A_FAULT: u64 = 13;
+
+#[test]
+fn an_access_to_an_entry_is_charged_once() {
+    let copies = || workload("tlb-flush1", &["rounds=1", "pages=256"]);
+    let raise = |it: &mut Machine| it.software.pte_access_cycles.value += DEARER_CYCLES as f64;
+    let [before, after] =
+        [one_cpu("recent-bare", "linux-6.18", copies(), |_| ()), one_cpu("recent-bare", "linux-6.18", copies(), raise)];
+    let longer = after.cycles(Cause::Fault) - before.cycles(Cause::Fault);
+    assert_eq!(longer, ACCESSES_OF_A_FAULT * before.kernel.faults * DEARER_CYCLES);
+}
+
+/// Instructions of switches in the file of our own code, where slots are kept in the order of their last use: one that
+/// keeps what a slot holds, one that flushes it, and to lazy mode and back.
+const INSTRUCTIONS_OF_SWITCHES: [u64; 3] = [53, 128, 6 + 20];
+
+#[test]
+fn a_switch_is_charged_for_its_own_instructions() {
+    for (name, settings, is_lazy) in [("pingpong", "rounds=20", 0), ("madvise1", "rounds=1", 1)] {
+        let run = |cycles: f64| {
+            one_cpu("recent-bare", "tlbkit", workload(name, &[settings]), |it| {
+                it.software.instruction_cycles.value = cycles;
+            })
+        };
+        let (none, one) = (run(0.0), run(1.0));
+        let made = [none.flushes.switches_kept, none.flushes.switches_flushed, is_lazy];
+        assert_eq!(made[0] + made[1] + 2 * made[2], none.kernel.switches, "{name}");
+        let expected: u64 = made.iter().zip(INSTRUCTIONS_OF_SWITCHES).map(|(times, each)| times * each).sum();
+        assert_eq!(one.cycles(Cause::Switch) - none.cycles(Cause::Switch), expected, "{name}");
+    }
+}
+
+/// A CPU is woken while it goes to sleep, which takes very long.
+#[test]
+fn going_to_sleep_is_charged_once() {
+    let elapsed = |cycles: f64| {
+        let mut machine = machine("recent-bare");
+        machine.cycles.halt_entry.value = cycles;
+        let run = Run { cpus: 2, ..Run::new(&machine, policy("linux-6.18"), workload("pingpong", &["rounds=20"])) };
+        let outcome = run.execute().unwrap_or_else(|error| panic!("{error}"));
+        (outcome.elapsed_cycles, outcome.ipis.wakes_sent)
+    };
+    let (before, after) = (elapsed(1e6), elapsed(1e6 + DEARER_CYCLES as f64));
+    assert!(before.1 > 0 && before.1 == after.1, "{before:?} {after:?}");
+    assert_eq!(after.0 - before.0, before.1 * DEARER_CYCLES);
 }

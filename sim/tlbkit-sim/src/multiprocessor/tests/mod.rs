@@ -1,6 +1,7 @@
 //! A CPU runs ahead of the others only as far as nothing that they do can matter to it.
 
 mod lru_lock;
+mod prices;
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -68,6 +69,17 @@ fn play_as(code: Code, parts: [Part; 2]) -> u64 {
 
 /// The same on the first two CPUs of a built-in machine: of one socket, or of its two.
 fn play_on(model: &str, code: Code, parts: [Part; 2]) -> u64 {
+    play_to_the_end(model, code, |_| (), parts, |_, shared| shared.note.get())
+}
+
+/// The same on a machine that is changed before, and looked at when both have come to their end.
+fn play_to_the_end<R>(
+    model: &str,
+    code: Code,
+    change: impl FnOnce(&mut Multiprocessor),
+    parts: [Part; 2],
+    end: impl FnOnce(&Multiprocessor, &Shared) -> R,
+) -> R {
     let states = Keep::new([const { CpuState::new() }; 2].into_iter().collect::<Box<[_]>>());
     let words = KeptWords::zeroed(Tlb::matrix_words(2));
     let policy = Policy::preset("linux-6.18").expect("a preset");
@@ -83,7 +95,9 @@ fn play_on(model: &str, code: Code, parts: [Part; 2]) -> u64 {
         defect: Defect::None,
         sample_cycles: None,
     };
-    let kept = Keep::new(Box::new(Multiprocessor::new(&settings, tlb, does_nothing)));
+    let mut machine = Box::new(Multiprocessor::new(&settings, tlb, does_nothing));
+    change(&mut machine);
+    let kept = Keep::new(machine);
     let (machine, shared) = (kept.get(), Rc::new(Shared::default()));
     let mut cpus = [0, 1].map(|cpu| {
         let (part, shared) = (parts[cpu], Rc::clone(&shared));
@@ -102,7 +116,7 @@ fn play_on(model: &str, code: Code, parts: [Part; 2]) -> u64 {
     machine.stop();
     Multiprocessor::install(None);
     set_observer(before);
-    shared.note.get()
+    end(machine, &shared)
 }
 
 /// So much later than it was written a value may be seen: the line goes to the writer and comes back, and the reader
