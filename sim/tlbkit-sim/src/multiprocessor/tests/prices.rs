@@ -4,10 +4,12 @@
 
 use tlbkit::sync::fence;
 use tlbkit::{Cr3, Event, Invpcid, Pcid, VirtAddr};
+use tlbkit_arch::Pte;
 
 use super::*;
 use crate::code::{CallLines, LinesOf};
 use crate::lines::Lines;
+use crate::mmu::{Access, Overlap, Tables};
 use crate::multiprocessor::costs::Costs;
 use crate::multiprocessor::{CallKind, Port, Ring, answer_flush};
 use crate::observer::Ledger;
@@ -266,6 +268,36 @@ fn each_price_is_paid_once_by_who_has_to() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Every address is mapped, to the frame of the only table.
+struct OneTable;
+
+impl Tables for OneTable {
+    fn read(&self, _: PhysAddr) -> u64 {
+        ROOT.0 | Pte::PRESENT | Pte::WRITE | Pte::USER
+    }
+
+    fn set_accessed_dirty(&self, _: PhysAddr, _: u64) {}
+}
+
+#[test]
+fn a_walk_is_paid_once_and_two_hits_are_a_cycle() {
+    let part: Part = |machine, _| {
+        with_port(machine, |port| port.write_cr3(Cr3::flushing(ROOT, Pcid::KERNEL)));
+        let (cpu, began) = (machine.running(), machine.running().now());
+        let load = || cpu.access_as_user(PAGE.0, Access::Read, Overlap::Independent, &OneTable).map(drop);
+        assert_eq!(load(), Ok(()));
+        let walked = cpu.mmu().counters().walk_cycles;
+        (0..4).for_each(|_| assert_eq!(load(), Ok(())));
+        cpu.load_as_kernel(!0 << 47, &OneTable).expect("a page");
+        let walked_by_kernel = cpu.mmu().counters().walk_cycles - walked;
+        let spent = [Cause::WalkUser, Cause::User, Cause::WalkKernel].map(|cause| spent(machine, 0, cause));
+        assert!(walked > 0 && walked_by_kernel > 0);
+        assert_eq!(spent, [walked, 2, walked_by_kernel]);
+        assert_eq!(cpu.now() - began, spent.iter().sum());
+    };
+    play_on(ONE_SOCKET, Code::TLBKIT, [part, |_, _| ()]);
 }
 
 /// A price that is new is named here, and beside the others or in the tests of runs.
