@@ -1,8 +1,10 @@
 //! Bugs of the kind that authors make, put into each body of a crate's functions: a call left out, two calls exchanged,
 //! an `else` forgotten, a field of a struct update, a flag of two, a half of a condition, all words but the first, the
-//! next generation, the other side of a comparison. Fences and orderings are weakened by `cargo xtask fences`. All stand in one source, as patches do; those that do
-//! not compile are taken out. Each is looked for by seeds and by the crates' own tests; what nobody notices is a gap of
-//! the judges, or is excused with its reason in `verify/mutants/excused.toml`.
+//! next generation, the other side of a comparison. Fences and orderings are weakened by `cargo xtask fences`.
+//!
+//! All stand in one source, as patches do; those that do not compile are taken out. Each is looked for by seeds and by
+//! the crates' own tests; what nobody notices is a gap of the judges, or is excused with its reason in
+//! `verify/mutants/excused.toml`.
 
 use super::copy::{Build, Generated};
 use super::judge;

@@ -489,7 +489,7 @@ mod tests {
             (Event::LazyLeft(SpaceToken(0)), none),
             (Event::LastLazyReference(SpaceToken(0)), none),
         ] {
-            let told = counted(|observer| observer.protocol_event(0, event, 0));
+            let told = counted(|observer| observer.protocol_event(0, event, 0, 0));
             assert_eq!(told, (once, IpiCounters::default(), KernelCounters::default()), "{event:?}");
         }
     }
@@ -503,8 +503,8 @@ mod tests {
                 } else {
                     observer.end_exit(0);
                 }
-                observer.protocol_event(0, Event::FlushBegin(u32::MAX), 0);
-                observer.protocol_event(0, Event::FlushBegin(2), 0);
+                observer.protocol_event(0, Event::FlushBegin(u32::MAX), 0, 0);
+                observer.protocol_event(0, Event::FlushBegin(2), 0, 0);
             }
         });
         let flushes = FlushCounters {
@@ -522,7 +522,7 @@ mod tests {
     #[test]
     fn the_local_halves_of_flushes_are_counted_once() {
         let observer = Observer::new(1, None);
-        let tell = |event, local_cycles| observer.protocol_event(0, event, local_cycles);
+        let tell = |event, local_cycles| observer.protocol_event(0, event, local_cycles, 0);
         [(1, 100), (u32::MAX, 300), (1, 600)].into_iter().for_each(|(pages, local_cycles)| {
             tell(Event::FlushBegin(pages), 0);
             tell(Event::FlushLocalDone, local_cycles);
