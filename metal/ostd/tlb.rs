@@ -6,7 +6,7 @@
 //! answered.
 
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
-use core::{cell::RefCell, fmt, mem, ops::Range, sync::atomic::AtomicU64};
+use core::{cell::Cell, fmt, mem, ops::Range, sync::atomic::AtomicU64};
 
 use smallvec::SmallVec;
 use spin::Once;
@@ -24,7 +24,7 @@ use super::{
 use crate::{
     arch::mm::{tlb_flush_addr_range, tlb_flush_all_including_global},
     cpu::{AtomicCpuSet, PinCurrentCpu, num_cpus},
-    cpu_local, irq,
+    cpu_local, cpu_local_cell, irq,
     smp::IPI_SENDER,
     sync::RcuDrop,
     task::disable_preempt,
@@ -32,15 +32,22 @@ use crate::{
 
 /// A bit for each CPU: in the space itself on machines of up to 64.
 type Set = SmallVec<[AtomicU64; 1]>;
-type Frames = Vec<Frame<dyn AnyFrameMeta>>;
 type Here = Cpu<'static, 'static, X86Cpu<'static, Os>>;
 
 static MACHINE: Once<Tlb<'static>> = Once::new();
 
 cpu_local! {
     static HERE: Once<Here> = Once::new();
-    static LOADED: RefCell<Option<Arc<VmSpace>>> = RefCell::new(None);
+    /// Keeps what this CPU has loaded. It is taken out and put back with interrupts off.
+    static LOADED: Cell<Option<Arc<VmSpace>>> = Cell::new(None);
 }
+
+cpu_local_cell! {
+    /// The address of what this CPU has loaded, at which most calls of `activate` end.
+    static LOADED_AT: *const VmSpace = core::ptr::null();
+}
+
+const BROUGHT_UP: &str = "spaces are made and loaded on CPUs that were brought up";
 
 /// The CPU that executes this, where the caller keeps it; none before it was brought up.
 fn try_here() -> Option<&'static Here> {
@@ -48,7 +55,7 @@ fn try_here() -> Option<&'static Here> {
 }
 
 fn here() -> &'static Here {
-    try_here().expect("spaces are made and loaded on CPUs that were brought up")
+    try_here().expect(BROUGHT_UP)
 }
 
 fn words(count: usize) -> impl Iterator<Item = AtomicU64> {
@@ -91,27 +98,31 @@ pub(crate) fn halt_lazily(halt: fn()) {
     here().enter_lazy(&IrqsOff::assume());
     halt();
     let irqs = irq::disable_local();
-    if let Some(space) = &*LOADED.get_with(&irqs).borrow() {
+    let loaded = LOADED.get_with(&irqs);
+    let space = loaded.take();
+    loaded.set(space.clone());
+    if let Some(space) = space {
         here().switch_to(&space.tlb.0, &IrqsOff::assume());
     }
 }
 
 /// Loads `space`. What was loaded may end here.
 pub(super) fn activate(space: &Arc<VmSpace>) {
-    let irqs = irq::disable_local();
-    let loaded = LOADED.get_with(&irqs);
-    if loaded.borrow().as_ref().is_some_and(|loaded| Arc::ptr_eq(loaded, space)) {
+    // A task that moves to another CPU after this look, or after this call, is switched to there, and so loads it again.
+    if LOADED_AT.load() == Arc::as_ptr(space) {
         return;
     }
-    here().switch_to(&space.tlb.0, &IrqsOff::assume());
-    let left = loaded.replace(Some(Arc::clone(space)));
+    let irqs = irq::disable_local();
+    HERE.get_with(&irqs).get().expect(BROUGHT_UP).switch_to(&space.tlb.0, &IrqsOff::assume());
+    LOADED_AT.store(Arc::as_ptr(space));
+    let left = LOADED.get_with(&irqs).replace(Some(Arc::clone(space)));
     drop(irqs);
     drop(left);
 }
 
 #[cfg(ktest)]
 pub(super) fn activated() -> *const VmSpace {
-    LOADED.get_with(&irq::disable_local()).borrow().as_ref().map_or(core::ptr::null(), Arc::as_ptr)
+    LOADED_AT.load()
 }
 
 /// The part of a `VmSpace` that this file is about.
@@ -147,6 +158,18 @@ impl Drop for Space {
     }
 }
 
+/// What a gather holds until its flush: it grows by one frame at a time.
+#[derive(Default)]
+struct Frames(Vec<Frame<dyn AnyFrameMeta>>);
+
+impl Extend<Frame<dyn AnyFrameMeta>> for Frames {
+    fn extend<I: IntoIterator<Item = Frame<dyn AnyFrameMeta>>>(&mut self, frames: I) {
+        for frame in frames {
+            self.0.push(frame);
+        }
+    }
+}
+
 const NOTHING: Range<Vaddr> = Vaddr::MAX..0;
 
 /// Collects what was taken away, and flushes it everywhere.
@@ -173,16 +196,17 @@ impl<'a, G: PinCurrentCpu> TlbFlusher<'a, G> {
     }
 
     fn of(whose: Translations<'a, Set>, _pin_current: G) -> Self {
-        let (gather, pending) = (TlbGather::new(whose, Vec::new()), SmallVec::new());
+        let (gather, pending) = (TlbGather::new(whose, Frames::default()), SmallVec::new());
         Self { whose, gather, named: NOTHING, pending, cpu: try_here(), _pin_current }
     }
 
     /// Records what is to be flushed by the next [`Self::dispatch_tlb_flush`].
     pub fn issue_tlb_flush(&mut self, op: TlbFlushOp) {
-        if self.cpu.is_none() {
-            op.perform_on_current();
-        } else if op.pages == TlbFlushOp::ALL {
+        if op.pages == TlbFlushOp::ALL {
             self.gather.flush_everything();
+            if self.cpu.is_none() {
+                op.perform_on_current();
+            }
         } else {
             self.named = self.named.start.min(op.start)..self.named.end.max(op.start + op.pages * PAGE_SIZE);
         }
@@ -203,10 +227,15 @@ impl<'a, G: PinCurrentCpu> TlbFlusher<'a, G> {
 
     /// Asks the other CPUs to flush what was recorded, and flushes here. It waits for nobody.
     pub fn dispatch_tlb_flush(&mut self) {
-        let Some(cpu) = self.cpu else { return };
-        let mut gather = mem::replace(&mut self.gather, TlbGather::new(self.whose, Vec::new()));
         let named = mem::replace(&mut self.named, NOTHING);
-        if named.start < named.end {
+        let Some(cpu) = self.cpu else {
+            if !named.is_empty() {
+                TlbFlushOp::for_range(named).perform_on_current();
+            }
+            return;
+        };
+        let mut gather = mem::replace(&mut self.gather, TlbGather::new(self.whose, Frames::default()));
+        if !named.is_empty() {
             let (va, pages) = (VirtAddr(named.start as u64), named.len() / PAGE_SIZE);
             let scope = if matches!(self.whose, Translations::OfKernel) { Scope::Global } else { Scope::Local };
             gather.range(cpu, va, pages as u64, Stride::Page4K, scope, Reason::RemovePte);
@@ -222,7 +251,7 @@ impl<'a, G: PinCurrentCpu> TlbFlusher<'a, G> {
     pub fn sync_tlb_flush(&mut self) {
         let Some(cpu) = self.cpu else { return };
         for pending in self.pending.drain(..) {
-            let frames = pending.wait(cpu).into_frames();
+            let frames = pending.wait(cpu).into_frames().0;
             if !frames.is_empty() {
                 let _ = RcuDrop::new(frames);
             }
@@ -290,9 +319,11 @@ impl Kernel for Os {
     fn with_space_of<R>(&self, token: SpaceToken, f: impl FnOnce(&AddressSpace<Set>) -> R) -> R {
         let irqs = irq::disable_local();
         let loaded = LOADED.get_with(&irqs);
-        let loaded = loaded.borrow();
-        let space = loaded.as_ref().map(|space| &space.tlb.0).filter(|space| space.token() == token);
-        f(space.expect("the library asks for the loaded space alone"))
+        let kept = loaded.take();
+        let space = kept.as_ref().map(|space| &space.tlb.0).filter(|space| space.token() == token);
+        let result = f(space.expect("the library asks for the loaded space alone"));
+        loaded.set(kept);
+        result
     }
 
     fn apic_id(&self, _: CpuId) -> u32 {
