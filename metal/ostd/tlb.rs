@@ -108,7 +108,7 @@ pub(crate) fn halt_lazily(halt: fn()) {
 
 /// Loads `space`. What was loaded may end here.
 pub(super) fn activate(space: &Arc<VmSpace>) {
-    // A task that moves to another CPU after this look, or after this call, is switched to there, and so loads it again.
+    // A task that moves to another CPU after this look, or this call, is switched to there, and so loads it again.
     if LOADED_AT.load() == Arc::as_ptr(space) {
         return;
     }
