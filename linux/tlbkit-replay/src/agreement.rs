@@ -101,7 +101,7 @@ const CLASSES: [(ComparedCount, u64, u64); 4] = [
 pub fn agreement(recorded: &Summary, replayed: &Tally, deduced: &Deduced) -> Vec<Agreement> {
     let row = |quantity, recorded, replayed| Agreement { quantity, recorded, replayed, told: 0 };
     let told = |size: FlushSize| deduced.told_sizes.get(&size).copied().unwrap_or(0);
-    let sized = |quantity, reason, size| row(quantity, recorded.sizes(reason).of(size), replayed.sized(reason, size));
+    let sized = |quantity, reason, size| row(quantity, recorded.sized(reason, size), replayed.sized(reason, size));
     let all = |quantity, reason| row(quantity, recorded.flushes(reason), replayed.of(reason));
     let local = FlushReason::LocalMmShootdown;
     let mut rows = vec![
@@ -111,7 +111,7 @@ pub fn agreement(recorded: &Summary, replayed: &Tally, deduced: &Deduced) -> Vec
     ];
     rows.extend(CLASSES.map(|(quantity, least, most)| {
         let sum = |of: &dyn Fn(FlushSize) -> u64| (least..=most).map(|pages| of(FlushSize::Pages(pages))).sum();
-        let recorded = sum(&|size| recorded.sizes(local).of(size));
+        let recorded = sum(&|size| recorded.sized(local, size));
         let of_class = row(quantity, recorded, sum(&|size| replayed.sized(local, size)));
         Agreement { told: sum(&told), ..of_class }
     }));
@@ -122,9 +122,7 @@ pub fn agreement(recorded: &Summary, replayed: &Tally, deduced: &Deduced) -> Vec
         all(ComparedCount::WrongCpu, FlushReason::RemoteWrongCpu),
     ]);
     // Interrupts can only be compared if the trace has the events of calls across CPUs.
-    if !recorded.calls().is_empty() {
-        rows.push(row(ComparedCount::Interrupts, recorded.shootdown_targets(), replayed.interrupts));
-    }
+    rows.extend(recorded.requests().map(|sent| row(ComparedCount::Interrupts, sent, replayed.interrupts)));
     rows
 }
 

@@ -40,9 +40,9 @@ impl<'o> Recording<'o> {
     ) -> Result<Self, Error> {
         let mut source = open()?;
         let (mut people, mut summary) = (People::default(), Summary::default());
-        let cut = for_each_event(&mut *source, |event, names| {
+        let cut = for_each_event(&mut *source, |event, _| {
             people.meet(event);
-            summary.add(event, names);
+            summary.add(event);
         });
         let cut = match cut {
             Some(error) if source.health().events == 0 => return Err(error),

@@ -46,12 +46,12 @@ fn cpu_seconds() -> Result<f64, Error> {
     ns.map(|ns| ns / 1e9).ok_or_else(|| std::io::Error::other(format!("schedstat says {text:?}")).into())
 }
 
-/// Reads and sums up, as `top` does.
+/// Reads and sums up, as `record` does.
 fn read(path: &Path) -> Result<u64, Error> {
     let mut source = open(path)?;
     let mut summary = Summary::default();
     while let Some(event) = source.next_event()? {
-        summary.add(&event, source.names());
+        summary.add(&event);
     }
     std::hint::black_box(&summary);
     Ok(source.health().events)

@@ -101,7 +101,7 @@ pub enum EventKind {
     Enter {
         /// The system call.
         call: Syscall,
-        /// Its arguments in the order of [`Syscall::arguments`]; those beyond its last one are 0.
+        /// Its arguments, as its row of `tracepoint.rs` lists them; those beyond its last one are 0.
         args: [u64; 5],
     },
     /// A system call ends. One that creates a process ends twice: in the parent and in the child.
@@ -341,35 +341,6 @@ impl Syscall {
             Self::Fdatasync => "fdatasync",
             Self::Mbind => "mbind",
             Self::MovePages => "move_pages",
-        }
-    }
-
-    /// Linux's names of the arguments that [`EventKind::Enter`] carries, in the same order.
-    #[must_use]
-    pub const fn arguments(self) -> &'static [&'static str] {
-        match self {
-            Self::Mmap => &["addr", "len", "prot", "flags", "fd"],
-            Self::Munmap => &["addr", "len"],
-            Self::Mprotect => &["start", "len", "prot"],
-            Self::Madvise => &["start", "len_in", "behavior"],
-            Self::Brk => &["brk"],
-            Self::Mremap => &["addr", "old_len", "new_len", "flags", "new_addr"],
-            Self::Clone => &["clone_flags"],
-            Self::Clone3 => &["uargs", "size"],
-            Self::Vfork => &[],
-            Self::Execve => &["filename"],
-            Self::ExitGroup => &["error_code"],
-            Self::Ftruncate => &["fd", "length"],
-            Self::Truncate => &["path", "length"],
-            Self::Fallocate => &["fd", "mode", "offset", "len"],
-            Self::PkeyMprotect => &["start", "len", "prot", "pkey"],
-            Self::ProcessMadvise => &["pidfd", "vec", "vlen", "behavior"],
-            Self::Shmdt => &["shmaddr"],
-            Self::Msync => &["start", "len", "flags"],
-            Self::Fsync => &["fd"],
-            Self::Fdatasync => &["fd"],
-            Self::Mbind => &["start", "len", "mode"],
-            Self::MovePages => &["pid", "nr_pages"],
         }
     }
 }

@@ -9,7 +9,7 @@
 //! let mut source = tlbkit_trace::open("perf.data".as_ref())?;
 //! let mut summary = tlbkit_trace::Summary::default();
 //! while let Some(event) = source.next_event()? {
-//!     summary.add(&event, source.names());
+//!     summary.add(&event);
 //! }
 //! println!("{} ({})", summary, source.health());
 //! # Ok(())
@@ -18,7 +18,7 @@
 //!
 //! By file: `abi.rs` (Linux's own numbers), `event.rs` and `names.rs` (the model), `tracepoint.rs` (the catalogue,
 //! where all forms meet), `perf/`, `script.rs` and `compact/` (the forms), `open.rs` (which form a file has),
-//! `summary/` (counts and histograms), `family.rs` (who started whom), `blame/` (who flushes, why, and whom it
+//! `summary.rs` (counts), `family.rs` (who started whom), `blame/` (who flushes, why, and whom it
 //! interrupts).
 #![forbid(unsafe_code)]
 

@@ -296,11 +296,10 @@ mod tests {
     }
 
     #[test]
-    fn the_arguments_of_system_calls_are_those_of_the_catalogue() {
+    fn the_events_of_system_calls_bear_their_names() {
         for call in Syscall::ALL {
             let spec = Tracepoint::enter(call).spec();
             assert_eq!(spec.event, format!("syscalls:sys_enter_{}", call.label()));
-            assert!(spec.fields.iter().map(|field| field.0).eq(call.arguments().iter().copied()));
             let spec = Tracepoint::leave(call).spec();
             assert_eq!(spec.event, format!("syscalls:sys_exit_{}", call.label()));
         }

@@ -18,7 +18,7 @@ pub fn read_trace<S: Source + 'static>(open: impl Fn() -> Result<S, Error>) {
     let Ok(mut source) = open() else { return };
     let (mut summary, mut blame) = (Summary::default(), Blame::default());
     while let Ok(Some(event)) = source.next_event() {
-        summary.add(&event, source.names());
+        summary.add(&event);
         blame.add(&event, source.names());
     }
     let _shown = (summary.to_string(), source.health().to_string(), blame.rows(), blame.cpu_ns());

@@ -144,7 +144,7 @@ fn convert(perf_file: &Path, compact: Option<&Path>, old: Old) -> Result<Convert
     let mut writer = compact.map(create).transpose()?;
     let mut summary = Summary::default();
     while let Some(event) = source.next_event().with_context(in_input)? {
-        summary.add(&event, source.names());
+        summary.add(&event);
         if let Some(writer) = &mut writer {
             writer.add(&event, source.names()).with_context(in_output)?;
         }

@@ -1,7 +1,6 @@
 //! The kernel's own settings that can be changed while it runs, and put back.
 
 use std::fs;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
@@ -43,15 +42,6 @@ impl Knob {
     #[must_use]
     pub fn file(&self, root: &Path) -> PathBuf {
         root.join(self.path)
-    }
-
-    /// Whether the kernel keeps it from this user, who may look into its folder: as one that is locked down does.
-    #[must_use]
-    pub fn is_refused(&self, root: &Path) -> bool {
-        let file = self.file(root);
-        let may_look = file.parent().is_some_and(|folder| fs::read_dir(folder).is_ok());
-        let read = fs::read_to_string(&file).and_then(|_| fs::OpenOptions::new().write(true).open(&file));
-        may_look && read.is_err_and(|error| error.kind() == ErrorKind::PermissionDenied)
     }
 
     /// `value` as the kernel says it: a number without sign and zeros in front. What it must be, if it is not that.
@@ -124,23 +114,6 @@ mod tests {
         let error = set(&file, "7 ").unwrap_err().to_string();
         assert!(error.ends_with("is 7 after 7  was written"), "{error}");
         assert_eq!(value(&file).unwrap(), "33");
-    }
-
-    #[test]
-    fn what_this_kernel_keeps_from_this_user_is_refused_and_what_is_not_there_is_not() {
-        let folder = tempfile::tempdir().unwrap();
-        let [thp, ..] = &KNOBS;
-        assert!(!thp.is_refused(folder.path()), "it is not there");
-        let file = thp.file(folder.path());
-        fs::create_dir_all(file.parent().unwrap()).unwrap();
-        fs::write(&file, "always [madvise] never\n").unwrap();
-        assert!(!thp.is_refused(folder.path()));
-        // The kernel gives nobody the right to write this one, root included.
-        let read_only = Knob { path: "proc/self/environ", ..*thp };
-        match fs::OpenOptions::new().write(true).open("/proc/self/environ") {
-            Err(error) if error.kind() == ErrorKind::PermissionDenied => assert!(read_only.is_refused(Path::new("/"))),
-            other => println!("skipped: this kernel answers {other:?}"),
-        }
     }
 
     #[test]
