@@ -23,6 +23,11 @@ const WARNINGS: [&str; 3] = ["WARNING:", "BUG:", "tlbkit: CPU"];
 /// What selftests return that found nothing to test.
 const SKIPPED: i64 = 4;
 const OUT_OF_TIME: i64 = 124;
+/// All of stress-ng at once, which lasts as long as it is told, and how many minutes of it stock Linux gets.
+const LOAD: &str = "load/all";
+const STOCK_MINUTES: u64 = 5;
+/// Places at which stock Linux 6.12.117 warned when a CPU went, in longer runs than that (docs/kernel/linux-port.md).
+const SEEN_ON_STOCK: [&str; 2] = ["kernel/sched/core.c:8365", "kernel/sched/deadline.c:265"];
 
 /// What one kernel did with one test.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -101,10 +106,21 @@ impl Sitting {
 /// Runs the tests whose name begins with `wanted` on both kernels; false if one that passes on stock Linux does not on
 /// ours.
 pub(super) fn run(root: &Path, wanted: &str, cpus: u32) -> Result<bool> {
+    on_both(root, wanted, cpus, [None; 2])
+}
+
+/// Runs all of stress-ng at once on ours for `minutes`, and on stock Linux for a while, since that warns by itself when
+/// CPUs go and come.
+pub(super) fn load(root: &Path, minutes: u64) -> Result<bool> {
+    on_both(root, LOAD, CPUS, [Some(minutes.min(STOCK_MINUTES)), Some(minutes)])
+}
+
+/// `minutes` are those of the load on stock Linux and on ours, if they are not the list's.
+fn on_both(root: &Path, wanted: &str, cpus: u32, minutes: [Option<u64>; 2]) -> Result<bool> {
     let judges = chosen(root, wanted)?;
     let built = Judges::build(root)?;
-    let stock = sit(root, &built, Kernel::Stock, &judges, wanted, cpus)?;
-    let ours = sit(root, &built, Kernel::Tlbkit, &judges, wanted, cpus)?;
+    let stock = sit(root, &built, Kernel::Stock, &judges, wanted, cpus, minutes[0])?;
+    let ours = sit(root, &built, Kernel::Tlbkit, &judges, wanted, cpus, minutes[1])?;
     let can_run = |judge: &&Judge| built.missing.iter().all(|(name, _)| *name != judge.name);
     let mut names: Vec<String> = judges.iter().filter(can_run).map(|judge| judge.name.clone()).collect();
     names.extend(groups(&judges).into_iter().map(log_of));
@@ -132,7 +148,7 @@ pub(super) fn run(root: &Path, wanted: &str, cpus: u32) -> Result<bool> {
 /// which may have a reason that stock Linux has as well.
 pub(super) fn run_alone(root: &Path, wanted: &str, cpus: u32) -> Result<bool> {
     let (judges, built) = (chosen(root, wanted)?, Judges::build(root)?);
-    let ours = sit(root, &built, Kernel::Tlbkit, &judges, wanted, cpus)?;
+    let ours = sit(root, &built, Kernel::Tlbkit, &judges, wanted, cpus, None)?;
     ours.remarks.iter().for_each(|remark| println!("  {remark}"));
     let (mut passed, mut count) = (0, 0);
     let logs = groups(&judges).into_iter().map(log_of);
@@ -157,14 +173,24 @@ fn chosen(root: &Path, wanted: &str) -> Result<Vec<Judge>> {
 }
 
 /// Boots once for each group, so that a kernel that ends does not take all with it.
-fn sit(root: &Path, built: &Judges, kernel: Kernel, judges: &[Judge], wanted: &str, cpus: u32) -> Result<Sitting> {
+fn sit(
+    root: &Path,
+    built: &Judges,
+    kernel: Kernel,
+    judges: &[Judge],
+    wanted: &str,
+    cpus: u32,
+    load_minutes: Option<u64>,
+) -> Result<Sitting> {
     let image = build::kernel(root, kernel)?;
     let mut sitting = Sitting::default();
     for group in groups(judges) {
         let prefix = if wanted.len() > group.len() { wanted.to_owned() } else { format!("{group}/") };
-        let seconds: u64 =
-            judges.iter().filter(|judge| judge.name.starts_with(&prefix)).map(|judge| judge.seconds).sum();
-        let boot = Boot::at_once(cpus, "", &format!("judge {prefix}")).at_length(BOOT + Duration::from_secs(seconds));
+        let listed = judges.iter().filter(|judge| judge.name.starts_with(&prefix)).map(|judge| judge.seconds).sum();
+        let seconds: u64 = load_minutes.map_or(listed, |minutes| 90 * minutes);
+        let words = load_minutes.map_or_else(String::new, |minutes| format!("STRESS_SECONDS={}", 60 * minutes));
+        let boot = Boot::at_once(cpus, &words, &format!("judge {prefix}"));
+        let boot = boot.at_length(BOOT + Duration::from_secs(seconds));
         sitting.hear(kernel, group, &boot.run(&image, &built.guest)?);
     }
     Ok(sitting)
@@ -187,15 +213,17 @@ fn groups(judges: &[Judge]) -> Vec<&str> {
     groups
 }
 
-/// Whether a test passes on stock Linux and not on ours, or fails on both and says more on ours.
-/// Warnings come and go with the time at which CPUs do, so of the kernel's log their places are compared.
+/// Whether a test passes on stock Linux and not on ours, or fails on both and says more on ours. A load that failed on
+/// both has shown nothing. Warnings come and go with the time at which CPUs do, so of the kernel's log their places are
+/// compared.
 fn is_worse(name: &str, stock: &Sitting, ours: &Sitting) -> bool {
     if name.ends_with(LOG) {
         let known = stock.warnings();
-        return ours.verdict(name) == Verdict::NotRun || ours.warnings().iter().any(|place| !known.contains(place));
+        let is_new = |place: &&str| !known.contains(place) && !SEEN_ON_STOCK.contains(place);
+        return ours.verdict(name) == Verdict::NotRun || ours.warnings().iter().any(is_new);
     }
     let (before, after) = (stock.verdict(name), ours.verdict(name));
-    (before.is_well() && !after.is_well())
+    ((before.is_well() || name == LOAD) && !after.is_well())
         || (after != before && !after.is_well())
         || ours.findings(name) > stock.findings(name)
 }
@@ -349,54 +377,6 @@ fn stress() -> Result<String, String> {
     Ok(files)
 }
 
-const GROUP: &str = "load";
-const TEST: &str = "load/all";
-/// Minutes of the same on stock Linux, which warns by itself when CPUs go and come: what it warns of is not ours.
-const STOCK_MINUTES: u64 = 5;
-/// Places at which stock Linux 6.12.117 warned when a CPU went, in longer runs than that (docs/kernel/linux-port.md).
-const SEEN_ON_STOCK: [&str; 2] = ["kernel/sched/core.c:8365", "kernel/sched/deadline.c:265"];
-
-/// Runs it on stock Linux for a while and on ours for `minutes`. False if ours did not do its work, or warned of
-/// what stock Linux does not warn of.
-pub(super) fn load(root: &Path, minutes: u64) -> Result<bool> {
-    let built = Judges::build(root)?;
-    let stock = sit_loaded(root, &built, Kernel::Stock, minutes.min(STOCK_MINUTES))?;
-    let ours = sit_loaded(root, &built, Kernel::Tlbkit, minutes)?;
-    let known = known(&stock);
-    for place in ours.warnings() {
-        let whose = if known.contains(place) { "as stock Linux does" } else { "as stock Linux did not" };
-        println!("linux: load: the kernel warned at {place}, {whose}");
-    }
-    let is_fine = is_fine(&stock, &ours);
-    let (before, after) = (stock.verdict(TEST).name(), ours.verdict(TEST).name());
-    let verdict = if is_fine { "passed" } else { "FAILED" };
-    println!("linux: load: stress-ng on stock: {before}; on tlbkit, {minutes} min and {CPUS} CPUs: {after}: {verdict}");
-    if !is_fine {
-        ours.remarks.iter().for_each(|remark| println!("  {remark}"));
-    }
-    Ok(is_fine)
-}
-
-fn sit_loaded(root: &Path, built: &Judges, kernel: Kernel, minutes: u64) -> Result<Sitting> {
-    let words = format!("STRESS_SECONDS={}", 60 * minutes);
-    let boot = Boot::at_once(CPUS, &words, &format!("judge {TEST}"));
-    let boot = boot.at_length(BOOT + Duration::from_secs(90 * minutes));
-    let mut sitting = Sitting::default();
-    sitting.hear(kernel, GROUP, &boot.run(&build::kernel(root, kernel)?, &built.guest)?);
-    Ok(sitting)
-}
-
-/// Where stock Linux warns.
-fn known(stock: &Sitting) -> BTreeSet<&str> {
-    stock.warnings().into_iter().chain(SEEN_ON_STOCK).collect()
-}
-
-/// Our kernel's programs must pass, whatever stock Linux's did, and its log must have been read.
-fn is_fine(stock: &Sitting, ours: &Sitting) -> bool {
-    let is_log_read = ours.verdict(&log_of(GROUP)) != Verdict::NotRun;
-    ours.verdict(TEST) == Verdict::Passed && is_log_read && ours.warnings().is_subset(&known(stock))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -440,21 +420,25 @@ mod tests {
         let judges = list(&setup::root()?)?;
         let names: BTreeSet<&String> = judges.iter().map(|judge| &judge.name).collect();
         assert_eq!(names.len(), judges.len());
-        assert!(judges.iter().all(|judge| (judge.seconds <= 400 || judge.name == "load/all") && judge.name.len() < 64));
+        assert!(judges.iter().all(|judge| (judge.seconds <= 400 || judge.name == LOAD) && judge.name.len() < 64));
         Ok(())
     }
 
     /// What a guest writes whose kernel warned at these places, and whose programs ended so.
     fn loaded(status: i32, places: &[&str]) -> Sitting {
-        let mut text = format!("{{\"kind\":\"judged\",\"test\":\"{TEST}\",\"status\":{status},\"findings\":0}}\n");
+        let mut text = format!("{{\"kind\":\"judged\",\"test\":\"{LOAD}\",\"status\":{status},\"findings\":0}}\n");
         for place in places {
             text += &format!("# <4>WARNING: CPU: 3 PID: 27 at {place}\n");
         }
         let failed = u32::from(!places.is_empty());
         text += &format!("{{\"kind\":\"judged\",\"test\":\"kernel's log\",\"status\":{failed},\"findings\":0}}\n");
         let mut sitting = Sitting::default();
-        sitting.hear(Kernel::Tlbkit, GROUP, &Ended { code: None, text, seconds: 1.0 });
+        sitting.hear(Kernel::Tlbkit, "load", &Ended { code: None, text, seconds: 1.0 });
         sitting
+    }
+
+    fn is_fine(stock: &Sitting, ours: &Sitting) -> bool {
+        !is_worse(LOAD, stock, ours) && !is_worse(&log_of("load"), stock, ours)
     }
 
     #[test]
