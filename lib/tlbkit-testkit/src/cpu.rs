@@ -6,7 +6,8 @@ use std::sync::atomic::Ordering;
 
 use tlbkit::sync::AtomicU64;
 use tlbkit::{
-    AddressSpace, CpuId, Cr3, Event, Features, Hardware, Invlpgb, Invpcid, Late, Pcid, PhysAddr, SpaceToken, Tlb,
+    AddressSpace, CpuId, Cr3, Event, Features, Hardware, HostExtent, HostFlush, Invlpgb, Invpcid, KernelFlushes, Late,
+    Pcid, PhysAddr, SpaceToken, Tlb,
 };
 use tlbkit_arch::store::Store;
 use tlbkit_arch::{CurrentTag, Instruction};
@@ -33,6 +34,8 @@ pub enum Did {
     Ipi(u32),
     /// Sent an IPI to all others.
     IpiToOthers,
+    /// Asked the host to flush these CPUs, each a bit from the first CPU of its word on.
+    ByHost(u64, HostExtent),
     /// The protocol reported this.
     Event(Event),
 }
@@ -111,6 +114,12 @@ pub struct TestCpu<M: Machine> {
     pub clock_cycles: Cell<u64>,
     /// [`Hardware::broadcast_pages`] of this CPU.
     pub broadcast_pages: Cell<Option<NonZeroU32>>,
+    /// [`Hardware::kernel_flushes`] of this CPU.
+    pub kernel_flushes: Cell<KernelFlushes>,
+    /// [`Hardware::host_flush`] of this CPU.
+    pub host_flush: Cell<HostFlush>,
+    /// The CPUs that the host flushes when it is asked, each a bit; it says so, and a test sees to it.
+    pub left_to_host: Cell<u64>,
     /// [`Hardware::glances`] of this CPU.
     pub glances: Cell<u32>,
     /// [`Hardware::patience_turns`] of this CPU.
@@ -123,7 +132,7 @@ pub struct TestCpu<M: Machine> {
     pub was_late: RefCell<Vec<u32>>,
     /// Where the code runs that calls as this CPU, if the kernel can tell.
     pub here: Cell<Option<CpuId>>,
-    /// Where the task is moved to just before interrupts are off the next time.
+    /// Where the task is moved to just before interrupts are off the next time, or just before the next INVLPGB.
     pub moves_to: Cell<Option<CpuId>>,
     /// What the machine keeps for it.
     pub kept: M::Kept,
@@ -145,6 +154,9 @@ impl<M: Machine> TestCpu<M> {
             log: RefCell::default(),
             clock_cycles: Cell::new(0),
             broadcast_pages: Cell::new(ALONE.broadcast_pages()),
+            kernel_flushes: Cell::new(ALONE.kernel_flushes()),
+            host_flush: Cell::new(ALONE.host_flush()),
+            left_to_host: Cell::new(0),
             glances: Cell::new(ALONE.glances()),
             patience_turns: Cell::new(ALONE.patience_turns()),
             patience_rounds: Cell::new(ALONE.patience_rounds()),

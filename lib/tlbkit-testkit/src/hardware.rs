@@ -3,6 +3,7 @@
 use std::num::NonZeroU32;
 
 use tlbkit::{AddressSpace, CpuId, Cr3, Event, Features, Hardware, Invlpgb, Invpcid, IrqsOff, Late, VirtAddr};
+use tlbkit::{HostExtent, HostFlush, KernelFlushes};
 use tlbkit_arch::{Instruction, is_canonical};
 
 use crate::cpu::{Did, Machine, TestCpu};
@@ -43,6 +44,7 @@ impl<M: Machine> Hardware for TestCpu<M> {
     }
 
     fn invlpgb(&self, what: Invlpgb) {
+        self.here.set(self.moves_to.take().or(self.here.get()));
         self.log.borrow_mut().push(Did::Invlpgb(what));
         self.machine.broadcast(Instruction::Invlpgb(what));
     }
@@ -61,6 +63,19 @@ impl<M: Machine> Hardware for TestCpu<M> {
         self.log.borrow_mut().push(Did::IpiToOthers);
         let machine = self.machine;
         machine.apics().cpus().filter(|&to| to != self.id).for_each(|to| machine.interrupt(to));
+    }
+
+    fn host_flush(&self) -> HostFlush {
+        self.host_flush.get()
+    }
+
+    fn flush_by_host(&self, _: CpuId, cpus: u64, what: HostExtent) -> u64 {
+        self.log.borrow_mut().push(Did::ByHost(cpus, what));
+        cpus & !self.left_to_host.get()
+    }
+
+    fn kernel_flushes(&self) -> KernelFlushes {
+        self.kernel_flushes.get()
     }
 
     fn relax(&self) {

@@ -18,7 +18,7 @@ mod threads;
 
 pub use apics::Apics;
 pub use cpu::{Did, Machine, TestCpu};
-pub use nothing::Nothing;
+pub use nothing::{Nothing, lone_cpu};
 pub use stepped::{Delivery, Stepped};
 pub use threads::Threads;
 

@@ -27,6 +27,12 @@ static NO_CPUS: Tlb<'static> = Tlb::new(&[], &NO_MATRIX, PhysAddr(0), Policy::DE
 /// Has no CPU, as only the library's own answers are wanted of it.
 pub(crate) static ALONE: Nothing<[AtomicU64; 0]> = Nothing { tlb: &NO_CPUS, spaces: &[] };
 
+/// A CPU that leaves all to the library that a kernel may leave to it.
+#[must_use]
+pub fn lone_cpu() -> &'static impl Hardware {
+    &ALONE
+}
+
 impl<S: AsRef<[AtomicU64]>> Nothing<S> {
     /// `cpu` takes its interrupt. The name of this function toggles the count of a benchmark: it is left out of a path
     /// that is counted, and counted in one that is not.

@@ -153,6 +153,35 @@ fn a_batch_with_a_space_that_moved_interrupts_nobody_for_the_others_either() {
     }
 }
 
+#[test]
+fn a_batch_of_spaces_that_have_not_moved_interrupts_those_that_run_them() {
+    let world = World::with_broadcast(POLICY, &[MODERN; 2], 8);
+    let space = world.space();
+    (0..2).for_each(|cpu| world.switch(cpu, space));
+    world.forget_logs();
+    let mut batch = TlbBatch::new(Vec::<u64>::new());
+    batch.revoke(&world.cpu(0), world.at(space));
+    let _none = batch.flush(&world.cpu(0), Reason::Migrate);
+    let did = executed(world);
+    assert!(did.contains(&Did::Ipi(1)) && !did.contains(&Did::Tlbsync), "{did:?}");
+}
+
+/// A CPU that takes pages of a space away, and does not run it, has nothing from a move.
+#[test]
+fn a_space_moves_for_a_cpu_that_runs_it_alone() {
+    for runs_it in [true, false] {
+        let world = World::with_broadcast(POLICY, &[MODERN; 4], 8);
+        let [space, other] = [world.space(), world.space()];
+        world.map(space, USER);
+        (0..4).for_each(|cpu| world.switch(cpu, space));
+        if !runs_it {
+            world.switch(0, other);
+        }
+        world.unmap(0, space, &[USER]);
+        assert_eq!(executed(world).contains(&Did::Tlbsync), runs_it);
+    }
+}
+
 /// The end of the space is over only when the lazy CPU has left; until then the PCID is not given out.
 #[test]
 fn c_71_a_pcid_is_flushed_before_the_next_space_gets_it() {

@@ -56,6 +56,17 @@ fn inv_10_both_halves_forget_a_page_each_way() {
     }
 }
 
+/// What the first flush leaves on record makes the second one the next.
+#[test]
+fn one_page_after_the_other_is_flushed_as_a_page() {
+    let world = warm_on(policy(HOWS[0]), MODERN);
+    for va in [USER, USER + 0x1000] {
+        world.forget_logs();
+        world.unmap(1, 0, &[va]);
+        assert_eq!(invlpgs(&world.log(0)), [va]);
+    }
+}
+
 #[test]
 fn inv_10_invpcid_owes_nothing_and_deferring_owes_once() {
     for how in HOWS {

@@ -4,12 +4,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tlbkit::sync::AtomicU64;
 use tlbkit::{
-    AddressSpace, Cpu, CpuId, CpuSetUpkeep, CpuState, IrqsOff, Isolation, Late, PhysAddr, Policy, Reason, Scope,
-    SpaceToken, Stride, Tables, Tlb, TlbBatch, VirtAddr,
+    AddressSpace, Broadcast, Cpu, CpuId, CpuSetUpkeep, CpuState, Hardware, Invlpgb, IrqsOff, Isolation, Late, PhysAddr,
+    Policy, Reason, Scope, SpaceToken, Stride, Tables, Tlb, TlbBatch, VirtAddr,
 };
 
 use crate::issue::{Issued, RING, answer, issue, several, wait};
-use crate::machine::{Core, Delivery, KERNEL, Owner, USER, World};
+use crate::machine::{Core, Delivery, KERNEL, MODERN, Owner, USER, World};
 
 /// What the panic of `call` says.
 pub(crate) fn complaint(call: impl FnOnce()) -> String {
@@ -64,6 +64,8 @@ const CALLS: &[Call] = &[
     ("flush_loaded_on_this_cpu", |_, cpu, _| cpu.flush_loaded_on_this_cpu()),
     ("flush_all_on_this_cpu", |_, cpu, _| cpu.flush_all_on_this_cpu()),
     ("loaded", |_, cpu, irqs| _ = cpu.loaded(irqs)),
+    ("defer_kernel_flushes", |_, cpu, irqs| cpu.defer_kernel_flushes(irqs)),
+    ("do_deferred_flushes", |_, cpu, irqs| _ = cpu.do_deferred_flushes(irqs)),
     ("issue", |world, cpu, _| {
         let mut gather = world.gather(Owner::Kernel);
         gather.flush_everything();
@@ -240,6 +242,25 @@ fn a_task_that_migrates_before_it_flushes_is_told_though_it_waits_for_nobody() {
         let said = complaint(|| flush(world, world.cpu(0)));
         assert!(said.starts_with("called as CPU 0, on CPU 1"), "{name}: {said}");
     }
+}
+
+/// The INVLPGBs are CPU 0's, and the TLBSYNC is not.
+#[test]
+fn a_task_that_migrates_before_its_tlbsync_is_told() {
+    let policy = Policy { broadcast: Broadcast::From { cpus: 3 }, ..Policy::DEFAULT };
+    let world = World::with_broadcast(policy, &[MODERN; 2], 8);
+    world.map_kernel(KERNEL);
+    world.cpus[0].here.set(Some(CpuId(0)));
+    world.cpus[0].moves_to.set(Some(CpuId(1)));
+    let said = complaint(|| world.revoke(0, Owner::Kernel, &[KERNEL]));
+    assert!(said.starts_with("called as CPU 0, on CPU 1"), "{said}");
+}
+
+#[test]
+fn instructions_that_a_kernel_does_not_have_are_named() {
+    let cpu = tlbkit_testkit::lone_cpu();
+    assert!(complaint(|| cpu.invlpgb(Invlpgb::All)).contains("on a machine without INVLPGB"));
+    assert!(complaint(|| cpu.tlbsync()).contains("on a machine without INVLPGB"));
 }
 
 #[test]

@@ -1,6 +1,9 @@
 //! What the world adds to its CPUs: each instruction is checked as it is executed.
 
-use tlbkit::{AddressSpace, CpuId, Cr3, Event, Hardware, MAX_ASIDS, Pcid, SpaceToken, Tags, Tlb, sync::AtomicU64};
+use tlbkit::sync::AtomicU64;
+use tlbkit::{
+    AddressSpace, CpuId, Cr3, Entered, Event, Hardware, KernelFlushes, MAX_ASIDS, Pcid, SpaceToken, Tags, Tlb,
+};
 use tlbkit_arch::Instruction;
 use tlbkit_testkit::{Apics, Machine, TestCpu};
 
@@ -85,7 +88,14 @@ impl Machine for &'static World {
     fn handle(self, core: &Core) {
         let (cpu, mode) = (core.id.0 as usize, core.kept.mode.get());
         self.enter_kernel(cpu);
-        core.with_irqs_off(|irqs| self.cpu(cpu).answer(irqs));
+        core.with_irqs_off(|irqs| {
+            let is_deferring = core.kernel_flushes.get() == KernelFlushes::AtEntry
+                && self.cpu(cpu).do_deferred_flushes(irqs) == Entered::Deferring;
+            self.cpu(cpu).answer(irqs);
+            if is_deferring {
+                self.cpu(cpu).defer_kernel_flushes(irqs);
+            }
+        });
         if mode == Mode::User {
             self.exit_to_user(cpu);
         }
