@@ -123,8 +123,9 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         if self.presence() == Presence::NEW {
             return;
         }
-        // Relaxed: ordered by the fence below.
-        self.set_presence(Presence::RETURNING, Ordering::Relaxed);
+        // Release: as in `offline`, for an initiator that looks at its presence only now; partner is the Acquire load
+        // in `choose_by`.
+        self.set_presence(Presence::RETURNING, Ordering::Release);
         // SeqCst: partner is the fence in `withdraw`: either this CPU finds its bit, or the initiator finds that it is
         // coming online.
         fence(Ordering::SeqCst);

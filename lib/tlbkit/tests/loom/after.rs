@@ -1,7 +1,8 @@
 //! What comes after a race: each handshake is followed by the next act of the same CPUs, which relies on what the race
 //! has left behind.
 
-use tlbkit::{LazyReferences, Policy};
+use tlbkit::sync::Ordering;
+use tlbkit::{CpuSetUpkeep, LazyReferences, Policy};
 
 use crate::cpu::Cpu;
 use crate::explore::{check, check_end};
@@ -64,4 +65,87 @@ fn inv_6_a_second_flush_meets_the_cpu_that_came_back_beside_the_first() {
         second.lazy();
     };
     check(setup, begin, [flush, back]);
+}
+
+/// Every flush may take CPUs out of the set, and an end asks nobody.
+const TRIMMED: Policy =
+    Policy { cpu_set: CpuSetUpkeep::Trimmed { every: 1 }, lazy_references: LazyReferences::Awaited, ..POLICY };
+
+/// A flush was issued, and the task that would wait for it was killed. The last program of the space ends, and then the
+/// space, while the responder has still to answer: it must not ask for the space any more.
+#[test]
+fn inv_1_a_space_ends_whose_issued_flush_nobody_waits_for() {
+    let begin: fn(&[Cpu; 2]) = |[first, second]| {
+        second.switch(1);
+        first.hand_over(first.issue(1, &[0]));
+    };
+    let leave: fn(&Cpu) = |cpu| {
+        cpu.access_uninterrupted(0);
+        cpu.switch(2);
+        // Release: the program has ended.
+        cpu.machine.unlocked.store(1, Ordering::Release);
+        cpu.access(0);
+    };
+    let end: fn(&Cpu) = |cpu| {
+        // Acquire: partner is the Release above.
+        if cpu.machine.unlocked.load(Ordering::Acquire) != 0 {
+            cpu.destroy(1);
+        }
+    };
+    check(Setup { policy: TRIMMED, spaces: 2, preemptions: 2, ..Setup::default() }, begin, [end, leave]);
+}
+
+/// The second flush meets a CPU that has come to the space beside the batch, and is current as of that or not yet.
+#[test]
+fn inv_6_a_flush_after_a_batch_meets_the_cpu_that_came_beside_the_batch() {
+    let flush: fn(&Cpu) = |cpu| {
+        cpu.evict(&[1]);
+        cpu.unmap(1, &[1]);
+    };
+    let come: fn(&Cpu) = |cpu| {
+        cpu.switch(1);
+        cpu.access(0);
+        cpu.access(1);
+    };
+    let setup = Setup { pages: 2, preemptions: 2, ..Setup::default() };
+    check(setup, |_| (), [flush, come]);
+}
+
+/// A batch meets a CPU that came back from lazy mode beside a flush.
+#[test]
+fn inv_6_a_batch_after_a_flush_meets_the_cpu_that_came_back_beside_the_flush() {
+    let flush: fn(&Cpu) = |cpu| {
+        cpu.unmap(1, &[1]);
+        cpu.evict(&[1]);
+    };
+    let back: fn(&Cpu) = |cpu| {
+        cpu.switch(1);
+        cpu.access(1);
+        cpu.access(0);
+    };
+    let begin: fn(&[Cpu; 2]) = |[_, second]| {
+        second.switch(1);
+        second.lazy();
+    };
+    let setup = Setup { pages: 2, preemptions: 2, ..Setup::default() };
+    check(setup, begin, [flush, back]);
+}
+
+/// A CPU goes offline beside one flush, comes back, and runs the space again: the next flush asks it.
+#[test]
+fn inv_6_a_second_flush_meets_the_cpu_that_was_offline_in_the_first() {
+    let flush: fn(&Cpu) = |cpu| {
+        cpu.unmap(1, &[0]);
+        cpu.unmap(1, &[1]);
+    };
+    let go_and_come: fn(&Cpu) = |cpu| {
+        cpu.access(0);
+        cpu.offline();
+        cpu.bring_up();
+        cpu.switch(1);
+        cpu.access(0);
+        cpu.access(1);
+    };
+    let setup = Setup { pages: 2, preemptions: 2, ..Setup::default() };
+    check(setup, |[_, cpu]| cpu.switch(1), [flush, go_and_come]);
 }
