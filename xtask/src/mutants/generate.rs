@@ -33,6 +33,8 @@ const UNCHANGED: &str = "policy/history/";
 const EXCUSES: &str = "verify/mutants/excused.toml";
 /// Seeds for each: most bugs take a few dozen.
 const SEEDS: &str = "4000";
+/// Seeds in each build for what neither these nor the tests notice.
+const MORE_SEEDS: &str = "20000";
 /// Times that changes which do not compile are taken out.
 const ROUNDS: usize = 20;
 
@@ -112,13 +114,17 @@ fn is_needed(excuse: &Excuse, changes: &[Change], fates: &BTreeMap<usize, Fate>)
     fates.iter().any(|(&n, &fate)| fate == Fate::Excused && excuse.is_of(&changes[n]))
 }
 
+fn on_one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 fn excuses(text: &str) -> Result<Vec<Excuse>> {
     let table: toml::Table = text.parse()?;
     let list = table.get("excused").and_then(toml::Value::as_array).context("no [[excused]]")?;
     let excuse = |entry: &toml::Value| {
         let field = |name: &str| {
             let value = entry.get(name).and_then(toml::Value::as_str);
-            value.map(str::to_owned).with_context(|| format!("no `{name}` in {entry}"))
+            value.map(on_one_line).with_context(|| format!("no `{name}` in {entry}"))
         };
         if field("reason")?.is_empty() {
             bail!("no reason in {entry}");
@@ -198,7 +204,8 @@ fn ask(
     excuses: &[Excuse],
 ) -> Result<BTreeMap<usize, Fate>> {
     let witnesses = CHANGED.map(|(_, tests)| Witness { tests: tests.to_owned(), test: String::new() });
-    let checker = copies.build(Build::Checker(Sets::Wide), &[])?;
+    let [checker, narrow] = [Sets::Wide, Sets::Narrow].map(|sets| copies.build(Build::Checker(sets), &[]));
+    let (checker, narrow) = (checker?, narrow?);
     let tests = copies.build(Build::Tests, &witnesses)?;
     let (all, next, noticed) =
         (built.iter().copied().collect::<Vec<_>>(), AtomicUsize::new(0), Mutex::<BTreeMap<_, _>>::default());
@@ -215,6 +222,10 @@ fn ask(
                 .try_fold(false, |by, program| Ok::<_, anyhow::Error>(by || notices(program, &["--quiet"])?))?
             {
                 Fate::Tests
+            } else if notices(narrow.checker()?, &["--budget", MORE_SEEDS])?
+                || notices(checker.checker()?, &["--budget", MORE_SEEDS])?
+            {
+                Fate::Seeds
             } else if excuses.iter().any(|excuse| excuse.is_of(&changes[n])) {
                 Fate::Excused
             } else {
@@ -252,8 +263,7 @@ fn add_changes(file: &str, text: &str, changes: &mut Vec<Change>) -> Result<()> 
             let mut changed = text[body.clone()].to_owned();
             changed.replace_range(at.start - body.start..at.end - body.start, &is);
             let line = text[..at.start].lines().count();
-            let short = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-            let (was, is) = (short(&text[at]), short(&is));
+            let (was, is) = (on_one_line(&text[at]), on_one_line(&is));
             let (file, function) = (file.to_owned(), function.clone());
             changes.push(Change { operator, file, line, function, was, is, place, body: changed });
         }
@@ -409,6 +419,18 @@ mod tests {
         add_changes("a.rs", &text, &mut changes)?;
         let inside = |body: String| body.trim_matches(|c| "{} ".contains(c)).to_owned();
         Ok(changes.into_iter().map(|change| (change.operator, inside(change.body))).collect())
+    }
+
+    #[test]
+    fn each_excuse_is_of_a_change_that_is_made_and_has_a_reason() -> Result<()> {
+        let root = setup::root()?;
+        for excuse in excuses(&fs::read_to_string(root.join(EXCUSES))?)? {
+            let (file, mut made) = (&excuse.file, Vec::new());
+            add_changes(file, &fs::read_to_string(root.join(file))?, &mut made)?;
+            assert!(made.iter().any(|change| excuse.is_of(change)), "{file}: {}: `{}`", excuse.function, excuse.was);
+        }
+        assert!(excuses("[[excused]]\nfile = 'a'\nreason = ''\n").is_err());
+        Ok(())
     }
 
     #[test]
