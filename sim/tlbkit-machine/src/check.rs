@@ -57,6 +57,9 @@ impl Machine {
             let complaint = "must be a power of two".into();
             return Some(Objection::new("apic.cpus_a_write".into(), &apic.cpus_a_write, complaint));
         }
+        if let (Some(broadcast), false) = (&self.broadcast, self.features.pcid) {
+            return Some(Objection::new("broadcast.pages".into(), &broadcast.pages, "needs features.pcid".into()));
+        }
         self.group_objection().or_else(|| self.array_objection()).or_else(|| self.feature_objection())
     }
 

@@ -35,6 +35,7 @@ files![
     "ice-lake-64core",
     "cooper-lake-72core",
     "genoa-192core",
+    "turin-384core",
     "ivy-bridge-24core",
     "zen4",
     "recent-bare",

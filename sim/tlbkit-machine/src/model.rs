@@ -37,6 +37,8 @@ pub struct Machine {
     pub caches: Option<Caches>,
     /// How one write of an interrupt command goes; absent if it names one CPU and the next need not wait for it.
     pub apic: Option<Apic>,
+    /// INVLPGB and TLBSYNC; absent if the CPU lacks them.
+    pub broadcast: Option<Broadcast>,
     /// What a host adds; none on bare metal.
     pub guest: Option<Guest>,
 }
@@ -296,6 +298,19 @@ quantities! {
     }
 }
 
+quantities! {
+    /// INVLPGB and TLBSYNC: flushes that reach every CPU and interrupt none. A CPU that they reach is taken to lose no
+    /// time, and two CPUs that use them at once not to wait for each other: nobody has published either.
+    Broadcast {
+        /// Pages that one INVLPGB takes at most.
+        pages: whole(1, 65_536),
+        /// INVLPGB, on the CPU that executes it.
+        invlpgb_cycles: cycles(),
+        /// TLBSYNC after it: until all CPUs have done what they were told.
+        tlbsync_cycles: cycles(),
+    }
+}
+
 /// What a host adds.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -333,6 +348,9 @@ impl Machine {
         }
         if let Some(apic) = &self.apic {
             apic.visit("apic.", each);
+        }
+        if let Some(broadcast) = &self.broadcast {
+            broadcast.visit("broadcast.", each);
         }
         if let Some(guest) = &self.guest {
             each("guest.references_per_reference".into(), &guest.references_per_reference, amount(0.0, 35.0));

@@ -7,7 +7,7 @@ use tlbkit_sim::observer::Cause;
 use tlbkit_sim::run::Start;
 
 use super::difference::{Difference, Mean, RELATIVE, TOO_FEW, changes_pct, too_few_means};
-use super::quantity::{Extent, QUANTITIES, Quantity, Unit, of_busy, part, shown};
+use super::quantity::{Extent, QUANTITIES, Quantity, Unit, of_busy, part, shown_of};
 
 /// What the tables say of intervals.
 pub(crate) const OWN_ERROR: &str =
@@ -32,7 +32,8 @@ pub(crate) fn tables(columns: &[PolicyOutcomes<'_>], extent: Extent) -> String {
     let head = |columns: &[PolicyOutcomes<'_>], first: &str| -> Vec<String> {
         [first].into_iter().chain(columns.iter().map(|column| column.policy)).map(String::from).collect()
     };
-    let mut text = grid(&head(columns, "quantity"), &shown(extent).map(means).collect::<Vec<_>>());
+    let shown = || shown_of(extent, columns.iter().flat_map(|column| &column.outcomes));
+    let mut text = grid(&head(columns, "quantity"), &shown().map(means).collect::<Vec<_>>());
     if let [first, others @ ..] = columns
         && !others.is_empty()
     {
@@ -40,7 +41,7 @@ pub(crate) fn tables(columns: &[PolicyOutcomes<'_>], extent: Extent) -> String {
             let cells = others.iter().map(|other| difference(quantity, other, first).text());
             [quantity.title_in(extent)].into_iter().chain(cells).collect()
         };
-        let rows: Vec<_> = shown(extent).map(differences).collect();
+        let rows: Vec<_> = shown().map(differences).collect();
         let title = format!("against {}", first.policy);
         let has_too_few = rows.iter().flatten().any(|cell| cell == TOO_FEW);
         let few = if has_too_few { too_few_means() } else { String::new() };

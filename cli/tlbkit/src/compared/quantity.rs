@@ -35,6 +35,8 @@ pub(crate) struct Quantity {
     of: Of,
     /// What a short table calls it, if it has it.
     short: Option<&'static str>,
+    /// Most machines have nothing of it: a short table has it where a run has.
+    is_seldom: bool,
 }
 
 /// How much of what is compared a table has.
@@ -46,9 +48,18 @@ pub(crate) enum Extent {
     Full,
 }
 
-/// What a table of this extent has.
+/// What a table of this extent has of these outcomes.
+pub(crate) fn shown_of<'o>(
+    extent: Extent,
+    outcomes: impl Iterator<Item = &'o RunOutcome> + Clone,
+) -> impl Iterator<Item = &'static Quantity> {
+    let has_any = move |quantity: &Quantity| outcomes.clone().any(|outcome| quantity.value(outcome) > Some(0.0));
+    QUANTITIES.iter().filter(move |quantity| quantity.is_in(extent) || quantity.is_seldom && has_any(quantity))
+}
+
+/// What each table of this extent has.
 pub(crate) fn shown(extent: Extent) -> impl Iterator<Item = &'static Quantity> {
-    QUANTITIES.iter().filter(move |quantity| extent == Extent::Full || quantity.short.is_some())
+    QUANTITIES.iter().filter(move |quantity| quantity.is_in(extent))
 }
 
 /// How a value is made of a run. Functions for a part return the part and the whole.
@@ -60,6 +71,10 @@ enum Of {
 }
 
 impl Quantity {
+    fn is_in(&self, extent: Extent) -> bool {
+        extent == Extent::Full || self.short.is_some()
+    }
+
     /// The title with the titles of the rows that it is a part of before it, so that it can be understood alone.
     pub(crate) fn full_title(&self) -> String {
         let depth = |title: &str| title.len() - title.trim_start().len();
@@ -136,7 +151,10 @@ pub(crate) const QUANTITIES: &[Quantity] = &[
     measure("pages held, were it left to entry or exit", |o| mean_held(o, o.bounds.crossing_page_cycles)),
     measure("pages held, were it left to tick or switch", |o| mean_held(o, o.bounds.tick_page_cycles)),
     count("  the most at a time", |o| o.bounds.tick_pages_most),
+    seldom(count("interrupts spared until the CPU entered the kernel", |o| o.flushes.spared_until_entry)),
+    seldom(count("interrupts spared by the host", |o| o.flushes.spared_by_host)),
     always(count("flushes", |o| o.flushes.flushes)),
+    seldom(count("  INVLPGB executed for them", |o| o.flushes.broadcasts)),
     count("  other CPUs of the set left alone", |o| o.flushes.left_alone),
     always(count("  of everything", |o| o.flushes.full_flushes)),
     count("pages invalidated singly", |o| o.flushes.pages.done),
@@ -161,6 +179,11 @@ pub(crate) const QUANTITIES: &[Quantity] = &[
     cycles("all cycles: idle", |o| [o.cycles(Cause::Idle), o.ledger.total()]),
 ];
 
+/// One that a short table has where there is any of it.
+const fn seldom(quantity: Quantity) -> Quantity {
+    Quantity { is_seldom: true, ..quantity }
+}
+
 /// One that a short table has as well.
 const fn always(quantity: Quantity) -> Quantity {
     Quantity { short: Some(quantity.title), ..quantity }
@@ -172,19 +195,19 @@ const fn alone(short: &'static str, quantity: Quantity) -> Quantity {
 }
 
 const fn measure(title: &'static str, of: fn(&RunOutcome) -> Option<f64>) -> Quantity {
-    Quantity { title, of: Of::Measure(of), short: None }
+    Quantity { title, of: Of::Measure(of), short: None, is_seldom: false }
 }
 
 const fn count(title: &'static str, of: fn(&RunOutcome) -> u64) -> Quantity {
-    Quantity { title, of: Of::Events(of), short: None }
+    Quantity { title, of: Of::Events(of), short: None, is_seldom: false }
 }
 
 const fn events(title: &'static str, of: fn(&RunOutcome) -> [u64; 2]) -> Quantity {
-    Quantity { title, of: Of::PartOfEvents(of), short: None }
+    Quantity { title, of: Of::PartOfEvents(of), short: None, is_seldom: false }
 }
 
 const fn cycles(title: &'static str, of: fn(&RunOutcome) -> [u64; 2]) -> Quantity {
-    Quantity { title, of: Of::PartOfCycles(of), short: None }
+    Quantity { title, of: Of::PartOfCycles(of), short: None, is_seldom: false }
 }
 
 /// A row for each quantity, a column for each of `outcomes`.

@@ -1,11 +1,12 @@
 //! The machine on which paths are counted: sixteen CPUs of do-nothing hardware, and the calls that are counted.
 
 use std::hint::black_box;
+use std::num::NonZeroU32;
 
 use tlbkit::sync::AtomicU64;
 use tlbkit::{
-    AddressSpace, Cpu, CpuId, CpuSetUpkeep, IrqsOff, PhysAddr, Policy, Reason, Scope, SpaceToken, Stride, Tags, Tlb,
-    TlbGather, Translations, VirtAddr,
+    AddressSpace, Cpu, CpuId, CpuSetUpkeep, Cr3, Features, Hardware, Invlpgb, Invpcid, IrqsOff, PhysAddr, Policy,
+    Reason, Scope, SpaceToken, Stride, Tags, Tlb, TlbGather, Translations, VirtAddr,
 };
 use tlbkit_testkit::{leak, words};
 
@@ -25,7 +26,9 @@ pub(crate) type Call = fn(&Cpu<'_, 'static, Nothing>, &AddressSpace, &IrqsOff);
 /// The calls that are counted, each as one function that a kernel would call; `measure.rs` knows them by this
 /// module's name.
 pub(crate) mod counted {
-    use super::{AddressSpace, Cpu, IrqsOff, Nothing, Reason, Scope, Stride, TlbGather, Translations, VirtAddr};
+    use super::{
+        AddressSpace, Broadcasting, Cpu, IrqsOff, Nothing, Reason, Scope, Stride, TlbGather, Translations, VirtAddr,
+    };
 
     type ThisCpu<'t> = Cpu<'t, 'static, Nothing>;
 
@@ -42,6 +45,11 @@ pub(crate) mod counted {
     #[inline(never)]
     pub(crate) fn flush_range(cpu: &ThisCpu<'_>, space: &AddressSpace, va: VirtAddr, pages: u64) {
         cpu.flush_range(space, va, pages as u32, Stride::Page4K, Reason::WriteProtect);
+    }
+
+    #[inline(never)]
+    pub(crate) fn flush_by_broadcast(cpu: &Cpu<'_, 'static, Broadcasting>, space: &AddressSpace, va: VirtAddr) {
+        cpu.flush_range(space, va, 1, Stride::Page4K, Reason::WriteProtect);
     }
 
     #[inline(never)]
@@ -157,4 +165,80 @@ impl Bench {
         let other = self.tlb.cpu(CpuId(15), &self.hardware);
         revoke(&other, &self.spaces[n]);
     }
+}
+
+/// The same hardware with INVLPGB, of eight pages at most.
+pub(crate) struct Broadcasting {
+    plain: Nothing,
+    cpus: u32,
+}
+
+impl Hardware for Broadcasting {
+    type Set = &'static [AtomicU64];
+    type Token = SpaceToken;
+
+    #[inline(always)]
+    fn features(&self) -> Features {
+        self.plain.features()
+    }
+    #[inline(always)]
+    fn write_cr3(&self, cr3: Cr3) {
+        self.plain.write_cr3(cr3);
+    }
+    #[inline(always)]
+    fn invlpg(&self, va: VirtAddr) {
+        self.plain.invlpg(va);
+    }
+    #[inline(always)]
+    fn invpcid(&self, what: Invpcid) {
+        self.plain.invpcid(what);
+    }
+    fn toggle_pge(&self) {}
+    #[inline(always)]
+    fn broadcast_pages(&self) -> Option<NonZeroU32> {
+        NonZeroU32::new(8)
+    }
+    #[inline(always)]
+    fn invlpgb(&self, what: Invlpgb) {
+        black_box(what);
+    }
+    #[inline(always)]
+    fn tlbsync(&self) {}
+    /// Only while the space moves.
+    fn send_ipi(&self, to: CpuId) {
+        self.plain.tlb.cpu(to, self).answer(&IrqsOff::assume());
+    }
+    fn send_ipi_to_others(&self) {
+        (1..self.cpus).for_each(|cpu| self.send_ipi(CpuId(cpu)));
+    }
+    fn relax(&self) {}
+    fn irqs_enabled(&self) -> bool {
+        true
+    }
+    fn with_irqs_off<R>(&self, f: impl FnOnce(&IrqsOff) -> R) -> R {
+        f(&IrqsOff::assume())
+    }
+    fn with_space_of<R>(&self, token: SpaceToken, f: impl FnOnce(&AddressSpace<Self::Set>) -> R) -> R {
+        f(&self.plain.spaces[token.0 as usize])
+    }
+    fn now_cycles(&self) -> u64 {
+        0
+    }
+}
+
+/// Flushes one page `n` times of a space that so many CPUs run under a PCID which they share.
+pub(crate) fn flush_by_broadcast(n: u64, cpus: u32) {
+    let tlb: &Tlb<'_> =
+        Box::leak(Box::new(tlbkit_testkit::tlb(cpus as usize, PhysAddr(0x1000), kept(Policy::default()))));
+    let spaces =
+        leak((0..1).map(|n| AddressSpace::new(tlb.fresh_id(), SpaceToken(n), PhysAddr(0x10_0000), &words(8)[..1])));
+    let (hardware, irqs) = (Broadcasting { plain: Nothing { tlb, spaces }, cpus }, IrqsOff::assume());
+    for cpu in 0..cpus {
+        let cpu = tlb.cpu(CpuId(cpu), &hardware);
+        cpu.bring_up(&irqs);
+        cpu.switch_to(&spaces[0], &irqs);
+    }
+    let cpu = tlb.cpu(CpuId(0), &hardware);
+    assert!(cpu.share_pcid(&spaces[0]).is_some());
+    (0..n).for_each(|_| counted::flush_by_broadcast(&cpu, &spaces[0], black_box(VirtAddr(0x7000_0000))));
 }

@@ -10,7 +10,7 @@ mod lines;
 mod machine;
 mod measure;
 
-use machine::{Bench, Mode, counted, kept, nothing};
+use machine::{Bench, Mode, counted, flush_by_broadcast, kept, nothing};
 use measure::Path;
 use tlbkit::Policy;
 
@@ -89,6 +89,8 @@ fn paths() -> Vec<Path> {
         paths.extend(older());
     }
     paths.extend(answers());
+    paths.push(Path::new("flush 1 page, INVLPGB, 2 CPUs", |_, n| flush_by_broadcast(n, 2)));
+    paths.push(Path::new("flush 1 page, INVLPGB, 64 CPUs", |_, n| flush_by_broadcast(n, 64)));
     paths
 }
 

@@ -32,6 +32,7 @@ struct CodeFile {
     destinations: Destinations,
     switch: CountedSwitch,
     flush: CountedFlush,
+    broadcast: Option<CountedBroadcast>,
     answer: CountedAnswer,
     /// How the code tells other CPUs, if not by our mailboxes.
     queues: Option<QueuesFile>,
@@ -200,6 +201,14 @@ counted! {
         told,
         /// Telling and waiting, besides, where any is told.
         ask,
+    }
+}
+
+counted! {
+    /// The initiator's part where INVLPGB reaches everybody; absent for code that does not use it.
+    CountedBroadcast {
+        /// In place of the half on this CPU, without what INVLPGB and TLBSYNC take.
+        flush,
     }
 }
 

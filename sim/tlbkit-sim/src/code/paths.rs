@@ -21,6 +21,8 @@ pub(crate) struct Paths<T> {
     pub(crate) flush_begin: T,
     /// Its half on this CPU.
     pub(crate) flush_local: T,
+    /// What is in its place where INVLPGB reaches everybody.
+    pub(crate) flush_broadcast: T,
     /// Looking for CPUs to ask.
     pub(crate) flush_choose: T,
     /// Each that is left alone.
@@ -56,6 +58,7 @@ impl<T> Paths<T> {
             new_slot: convert(new_slot),
             flush_begin: convert(flush.begin),
             flush_local: convert(flush.local),
+            flush_broadcast: convert(counts.broadcast.as_ref().map_or(flush.local, |broadcast| broadcast.flush)),
             flush_choose: convert(flush.choose),
             flush_skipped: convert(flush.skipped),
             flush_told: convert(flush.told),

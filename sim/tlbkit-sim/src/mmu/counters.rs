@@ -13,6 +13,8 @@ pub enum LossCause {
     Invlpg,
     /// INVPCID of any type.
     Invpcid,
+    /// INVLPGB, which some CPU executed.
+    Invlpgb,
     /// A CR3 write without the no-flush bit.
     Cr3,
     /// CR4.PGE was toggled, or CR4.PCIDE cleared.
@@ -29,9 +31,10 @@ pub enum LossCause {
 
 impl LossCause {
     /// All causes, in the order of their numbers.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Invlpg,
         Self::Invpcid,
+        Self::Invlpgb,
         Self::Cr3,
         Self::Pge,
         Self::Residency,
@@ -84,6 +87,8 @@ pub struct Executed {
     pub everything: u64,
     /// CR3 writes.
     pub cr3_writes: u64,
+    /// INVLPGB of any CPU, as it arrived here.
+    pub broadcasts: u64,
 }
 
 /// Totals since power-on, or since they were taken.

@@ -5,7 +5,7 @@
 //! entry.
 
 use thiserror::Error;
-use tlbkit::{Cr3, Invpcid, Pcid, VirtAddr};
+use tlbkit::{Cr3, Invlpgb, Invpcid, Pcid, Stride, Tables, VirtAddr};
 use tlbkit_arch::addr::is_canonical_within;
 
 use super::config::Fracturing;
@@ -101,6 +101,38 @@ impl Mmu {
         Ok(())
     }
 
+    /// INVLPGB, whichever CPU has executed it.
+    pub fn invlpgb(&mut self, what: Invlpgb) {
+        self.counters.executed.broadcasts += 1;
+        match what {
+            Invlpgb::Pages { pcid, first, pages, stride, tables } => {
+                let Some(tag) = self.known_tag(pcid) else { return };
+                for va in addresses(first, pages, stride) {
+                    let loss = self.drop_page(va, tag, Globals::Stay);
+                    self.record_loss(LossCause::Invlpgb, loss, Named::Page);
+                    if tables == Tables::Freed {
+                        self.forget_path(va, tag);
+                    }
+                }
+            }
+            Invlpgb::PagesOfAll { first, pages, stride } => {
+                for va in addresses(first, pages, stride) {
+                    for tag in 0..self.met.len() as u16 {
+                        let loss = self.drop_page(va, tag, Globals::Too);
+                        self.record_loss(LossCause::Invlpgb, loss, Named::Page);
+                    }
+                }
+            }
+            Invlpgb::Single(pcid) => {
+                if let Some(tag) = self.known_tag(pcid) {
+                    self.drop_tag(tag, LossCause::Invlpgb);
+                }
+            }
+            Invlpgb::All => self.drop_everywhere(Globals::Stay, LossCause::Invlpgb),
+            Invlpgb::AllAndGlobals => self.drop_everywhere(Globals::Too, LossCause::Invlpgb),
+        }
+    }
+
     /// Clears CR4.PGE and sets it again.
     pub fn toggle_pge(&mut self) {
         self.counters.executed.everything += 1;
@@ -193,6 +225,10 @@ impl Mmu {
             self.counters.collateral += loss;
         }
     }
+}
+
+fn addresses(first: VirtAddr, pages: u32, stride: Stride) -> impl Iterator<Item = VirtAddr> {
+    (0..u64::from(pages)).map(move |page| VirtAddr(first.0.wrapping_add(page * stride.bytes())))
 }
 
 /// A value of CR4.PCIDE.

@@ -1,8 +1,11 @@
 //! The door of the protocol to one simulated CPU.
 
+use std::num::NonZeroU32;
+
 use tlbkit::sync::AtomicU64;
 use tlbkit::{
-    AddressSpace, Cpu, CpuId, Cr3, Event, Features, Hardware, Invpcid, IrqsOff, Late, LocalFlush, SpaceToken, VirtAddr,
+    AddressSpace, Cpu, CpuId, Cr3, Event, Features, Hardware, Invlpgb, Invpcid, IrqsOff, Late, LocalFlush, SpaceToken,
+    VirtAddr,
 };
 
 use super::cold::CallKind;
@@ -65,7 +68,7 @@ impl Port {
     fn charge_choice(&self, asked: u64, skipped: u64) {
         let (calls, choice) = (&self.machine.costs.calls, &self.processor().choice);
         let mut cycles = asked * calls.flush_told + skipped * calls.flush_skipped;
-        if asked + skipped > 0 && choice.get() == Choice::None {
+        if asked + skipped > 0 && matches!(choice.get(), Choice::None | Choice::Broadcast) {
             choice.set(Choice::Looking);
             cycles += calls.flush_choose;
             self.charge(self.machine.cold_cycles(self.cpu, CallKind::Flush, |lines| lines.ask));
@@ -154,6 +157,36 @@ impl Hardware for Port {
         self.machine.observer.full_invalidation(&mut mmu, Mmu::toggle_pge);
     }
 
+    fn broadcast_pages(&self) -> Option<NonZeroU32> {
+        self.machine.broadcast_pages
+    }
+
+    /// It arrives everywhere at once. CPUs that are behind act first, so that none loses before its time what it still
+    /// uses. One that is ahead in its own memory has used what it lost a little longer, as it may before the TLBSYNC.
+    fn invlpgb(&self, what: Invlpgb) {
+        if self.is_live() {
+            let processor = self.processor();
+            processor.choice.set(Choice::Broadcast);
+            processor.within(Cause::FlushSend, || processor.work(self.machine.costs.invlpgb));
+            self.machine.sync(0);
+        }
+        self.machine.observer.broadcast();
+        if self.machine.defect.loses_invalidation() {
+            return;
+        }
+        for processor in &self.machine.processors {
+            processor.mmu.borrow_mut().invlpgb(what);
+        }
+    }
+
+    fn tlbsync(&self) {
+        if self.is_live() {
+            let processor = self.processor();
+            processor.within(Cause::FlushWait, || processor.work(self.machine.costs.tlbsync));
+            self.machine.sync(0);
+        }
+    }
+
     /// A kernel that queues calls sends its interrupts when all calls are queued. Until then they are held back.
     fn send_ipi(&self, to: CpuId) {
         match &self.machine.queues {
@@ -235,7 +268,9 @@ impl Hardware for Port {
                 processor.advance_for(Cause::FlushLocal, machine.shared_cycles(self.cpu, calls.flush_begin) + cold);
             }
             Event::FlushLocalDone => {
-                let cycles = machine.shared_cycles(self.cpu, calls.flush_local);
+                let calls =
+                    if processor.choice.get() == Choice::Broadcast { calls.flush_broadcast } else { calls.flush_local };
+                let cycles = machine.shared_cycles(self.cpu, calls);
                 processor.advance_for(Cause::FlushLocal, cycles);
                 local_cycles += cycles;
                 processor.cause.set(Cause::FlushSend);

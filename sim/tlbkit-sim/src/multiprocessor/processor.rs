@@ -44,6 +44,8 @@ pub(crate) enum Arrival {
 pub(super) enum Choice {
     /// It has looked at nobody.
     None,
+    /// The same, and it has used INVLPGB.
+    Broadcast,
     /// It has looked at some, and asks nobody yet.
     Looking,
     /// It asks at least one.

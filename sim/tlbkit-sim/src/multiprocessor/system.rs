@@ -1,6 +1,7 @@
 //! The machine as a whole: its CPUs, and what they share.
 
 use std::cell::{Cell, RefCell};
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use tlbkit::sync::AtomicU64;
@@ -66,6 +67,8 @@ pub(crate) struct Multiprocessor {
     pub(super) defect: DefectCounter,
     pub(super) noise: NoiseStreams,
     pub(super) features: Features,
+    /// Pages that one INVLPGB takes, if the CPUs have it.
+    pub(super) broadcast_pages: Option<NonZeroU32>,
     /// Spaces by their tokens; none while one is being made.
     spaces: RefCell<Vec<Option<&'static AddressSpace>>>,
     /// Spaces whose last lazy reference is gone.
@@ -111,6 +114,7 @@ impl Multiprocessor {
             defect: DefectCounter::new(defect),
             noise: NoiseStreams::new(noise, seed, cpus, model.system.frequency_mhz.value),
             features: Features { pcid: model.features.pcid, invpcid: model.features.invpcid },
+            broadcast_pages: model.broadcast.as_ref().and_then(|it| NonZeroU32::new(it.pages.count() as u32)),
             spaces: RefCell::default(),
             unreferenced: RefCell::default(),
             topology,

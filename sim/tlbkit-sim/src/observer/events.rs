@@ -316,6 +316,11 @@ impl Observer {
         self.count(|counters| counters.everything.count(lost));
     }
 
+    /// A CPU executes INVLPGB.
+    pub(crate) fn broadcast(&self) {
+        self.count(|counters| counters.broadcasts += 1);
+    }
+
     /// A CPU executes a CR3 write.
     pub(crate) fn cr3_write(&self, mmu: &mut Mmu, write: impl FnOnce(&mut Mmu)) {
         let lost = lost_by(mmu, write);
@@ -358,6 +363,10 @@ impl Observer {
                 self.sizes.borrow_mut().add(on_cpu.begun.pages, flushes, cycles);
             }
             Event::Chosen { skipped, .. } => self.count(|counters| counters.left_alone += u64::from(skipped)),
+            Event::Spared { until_entry, by_host } => self.count(|counters| {
+                counters.spared_until_entry += u64::from(until_entry);
+                counters.spared_by_host += u64::from(by_host);
+            }),
             Event::SwitchKept => self.count(|counters| counters.switches_kept += 1),
             Event::SwitchFlushed => self.count(|counters| counters.switches_flushed += 1),
             Event::AlreadyCurrent => self.count(|counters| counters.already_current += 1),

@@ -31,6 +31,9 @@ pub struct FlushCounters {
     pub everything: Needed,
     /// CR3 writes; needed are those that removed something.
     pub cr3: Needed,
+    /// INVLPGB, each of which reaches all CPUs.
+    #[serde(default)]
+    pub broadcasts: u64,
     /// Flushes begun by the protocol.
     pub flushes: u64,
     /// Pages of all flushes that named pages.
@@ -39,6 +42,12 @@ pub struct FlushCounters {
     pub full_flushes: u64,
     /// Other CPUs of a set that a flush looked at and did not interrupt: they ran something else, or nothing.
     pub left_alone: u64,
+    /// CPUs that a flush had chosen and spared, because they flush when they enter the kernel.
+    #[serde(default)]
+    pub spared_until_entry: u64,
+    /// CPUs that a flush had chosen and spared, because the host flushes them before it runs them again.
+    #[serde(default)]
+    pub spared_by_host: u64,
     /// Interrupts that found their work done.
     pub already_current: u64,
     /// Interrupts for a space that was not loaded.

@@ -59,13 +59,16 @@ fn interrupts(machine: &Multiprocessor) -> [Pair; 6] {
     ]
 }
 
-fn invalidations(machine: &Multiprocessor) -> [Pair; 3] {
+fn invalidations(machine: &Multiprocessor) -> [Pair; 4] {
     let flushes = machine.observer().flushes();
     let executed = |of: fn(&Multiprocessor, usize) -> u64| (0..machine.cpus()).map(|cpu| of(machine, cpu)).sum();
     let pages = executed(|machine, cpu| machine.processor(cpu).mmu().counters().executed.pages);
     let everything = executed(|machine, cpu| machine.processor(cpu).mmu().counters().executed.everything);
     let cr3_writes = executed(|machine, cpu| machine.processor(cpu).mmu().counters().executed.cr3_writes);
+    let broadcasts = executed(|machine, cpu| machine.processor(cpu).mmu().counters().executed.broadcasts);
+    let reached = flushes.broadcasts * machine.cpus() as u64;
     [
+        Pair { of: "broadcast invalidations, executed and arrived", sums: (reached, broadcasts) },
         Pair { of: "invalidations of a page, asked for and executed", sums: (flushes.pages.done, pages) },
         Pair { of: "invalidations of more, asked for and executed", sums: (flushes.everything.done, everything) },
         Pair { of: "CR3 writes, asked for and executed", sums: (flushes.cr3.done, cr3_writes) },

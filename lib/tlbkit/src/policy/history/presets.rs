@@ -49,8 +49,13 @@ const LINUX_4_14: Policy = Policy {
 };
 const LINUX_4_20: Policy = Policy { lazy: Lazy::SkipUnlessTablesFreed, history: LINUX_3_15, ..LINUX_4_14 };
 const TRIMMED_WITH_TABLES: CpuSetUpkeep = CpuSetUpkeep::TrimmedWithTables { every: 1024 };
-const LINUX_6_18: Policy =
-    Policy { cpu_set: TRIMMED_WITH_TABLES, local_flush: LocalFlush::WhileRemote, history: LINUX_5_2, ..LINUX_4_20 };
+const LINUX_6_18: Policy = Policy {
+    cpu_set: TRIMMED_WITH_TABLES,
+    local_flush: LocalFlush::WhileRemote,
+    broadcast: Broadcast::From { cpus: 3 },
+    history: LINUX_5_2,
+    ..LINUX_4_20
+};
 const NETBSD_5_0: Policy = Policy {
     lazy_references: LazyReferences::ShotDown,
     range: ceiling(32, Compare::Above),
@@ -117,8 +122,8 @@ const ALL: &[Preset] = &[
     Preset {
         name: "linux-6.18",
         description: "the set is kept at switches and trimmed, when tables are freed and besides (here by generations, \
-            there once a second); local flush while remote; sweeps of one space that overlap flush all of it; global \
-            ASIDs of AMD are not expressed",
+            there once a second); local flush while remote; sweeps of one space that overlap flush all of it; INVLPGB \
+            from the first flush that interrupts three CPUs, there from one of 32 such flushes",
         policy: LINUX_6_18,
     },
     Preset {

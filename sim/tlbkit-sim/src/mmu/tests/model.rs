@@ -183,6 +183,7 @@ pub(super) fn execute(mmu: &mut Mmu, instruction: Instruction) {
         Instruction::Invlpg(va) => mmu.invlpg(va),
         Instruction::Invpcid(what) => mmu.invpcid(what).unwrap(),
         Instruction::WriteCr3(cr3) => mmu.write_cr3(cr3),
+        Instruction::Invlpgb(what) => mmu.invlpgb(what),
         Instruction::TogglePge => mmu.toggle_pge(),
         other => unreachable!("{other:?} is not among the drawn"),
     }

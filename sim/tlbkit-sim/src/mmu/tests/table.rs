@@ -1,7 +1,7 @@
 //! The arrays against the one table of scopes, entry by entry: random instructions on pages of all sizes, global ones
 //! and cached paths, with room for everything.
 
-use tlbkit::{Cr3, Invpcid, Pcid, PhysAddr, Stride, VirtAddr};
+use tlbkit::{Cr3, Invlpgb, Invpcid, Pcid, PhysAddr, Stride, Tables, VirtAddr};
 use tlbkit_arch::addr::TOP_LEVEL;
 use tlbkit_arch::store::Store;
 use tlbkit_arch::{CurrentTag, Instruction, Path, SplitMix64, Translation, span_start, stride};
@@ -93,6 +93,22 @@ impl Pair {
     }
 }
 
+fn broadcast(random: &mut SplitMix64, first: VirtAddr, pcid: Pcid) -> Invlpgb {
+    let (stride, pages) = match random.below(3) {
+        0 => (Stride::Page1G, 1),
+        1 => (Stride::Page2M, 1 + random.below(4) as u32),
+        _ => (Stride::Page4K, 1 + random.below(4) as u32),
+    };
+    match random.below(8) {
+        0 => Invlpgb::Single(pcid),
+        1 => Invlpgb::All,
+        2 => Invlpgb::AllAndGlobals,
+        3 => Invlpgb::PagesOfAll { first, pages, stride },
+        4 | 5 => Invlpgb::Pages { pcid, first, pages, stride, tables: Tables::Freed },
+        _ => Invlpgb::Pages { pcid, first, pages, stride, tables: Tables::Kept },
+    }
+}
+
 #[test]
 fn the_arrays_hold_what_the_table_of_scopes_leaves() {
     let mut pair = Pair::new();
@@ -110,6 +126,7 @@ fn the_arrays_hold_what_the_table_of_scopes_leaves() {
             7..=10 => Instruction::WriteCr3(Cr3::keeping(PhysAddr(ROOT), tag)),
             11 if step % 4 == 0 => Instruction::TogglePge,
             12 => Instruction::Invlpg(VirtAddr(va.0 ^ 1 << 50)),
+            13 | 14 => Instruction::Invlpgb(broadcast(&mut random, va, tag)),
             _ => {
                 pair.read(page, offset);
                 pair.check(step, "a read");
