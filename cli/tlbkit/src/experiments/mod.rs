@@ -41,7 +41,7 @@ macro_rules! registered {
 
 /// All published results, in the order of their documents. This is the one place that names them: a name without its
 /// file does not compile.
-pub(crate) const ALL: [Registered; 20] = [
+pub(crate) const ALL: [Registered; 21] = [
     registered!(pcid),
     registered!(lazy by lazy),
     registered!(batch by batch),
@@ -50,6 +50,7 @@ pub(crate) const ALL: [Registered; 20] = [
     registered!(concurrent),
     registered!(arena),
     registered!(milan),
+    registered!(broadcast),
     registered!(storm),
     registered!(cascade),
     registered!(skylake),
