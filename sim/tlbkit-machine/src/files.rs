@@ -36,6 +36,7 @@ files![
     "cooper-lake-72core",
     "genoa-192core",
     "turin-384core",
+    "guest-64cpu",
     "ivy-bridge-24core",
     "zen4",
     "recent-bare",

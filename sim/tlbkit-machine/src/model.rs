@@ -41,6 +41,8 @@ pub struct Machine {
     pub broadcast: Option<Broadcast>,
     /// What a host adds; none on bare metal.
     pub guest: Option<Guest>,
+    /// How that host shares its CPUs out among guests; absent if each CPU of the guest has one by itself.
+    pub host: Option<Host>,
 }
 
 quantities! {
@@ -323,6 +325,18 @@ pub struct Guest {
     pub reference_cycles: Quantity,
 }
 
+quantities! {
+    /// A host that has as many CPUs as each of its guests. All guests are taken to be like this one: where this one has
+    /// a CPU that wants to run, another has one as often as this one's CPUs do on average. A CPU that wakes up runs at
+    /// once.
+    Host {
+        /// Guests, this one included.
+        guests: whole(1, 64),
+        /// The time in which each guest that wants to run gets its share of a CPU once.
+        period_cycles: cycles(),
+    }
+}
+
 /// On or off, as files write it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -355,6 +369,9 @@ impl Machine {
         if let Some(guest) = &self.guest {
             each("guest.references_per_reference".into(), &guest.references_per_reference, amount(0.0, 35.0));
             each("guest.reference_cycles".into(), &guest.reference_cycles, amount(0.0, 10_000.0));
+        }
+        if let Some(host) = &self.host {
+            host.visit("host.", each);
         }
     }
 }

@@ -35,5 +35,5 @@ mod topology;
 pub use code::{Code, Sweep};
 pub use error::RunError;
 pub use kernel::{FileReads, KernelSettings, MmapLockWaits, PerVmaLocks, Pressure};
-pub use multiprocessor::Defect;
+pub use multiprocessor::{Defect, ParavirtualFlush};
 pub use run::{Run, RunOutcome};

@@ -103,6 +103,11 @@ static WORKLOADS: &[NamedWorkload] = &[
     named("madvise1", "one thread writes and gives back one page, the others spin; unit: page", || {
         Workload::Madvise1(Default::default())
     }),
+    named(
+        "isolated",
+        "programs on isolated CPUs, while others flush kernel addresses; unit: turn of a program",
+        || Workload::Isolated(Default::default()),
+    ),
 ];
 
 /// The names of all workloads.

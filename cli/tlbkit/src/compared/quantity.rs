@@ -151,6 +151,7 @@ pub(crate) const QUANTITIES: &[Quantity] = &[
     measure("pages held, were it left to entry or exit", |o| mean_held(o, o.bounds.crossing_page_cycles)),
     measure("pages held, were it left to tick or switch", |o| mean_held(o, o.bounds.tick_page_cycles)),
     count("  the most at a time", |o| o.bounds.tick_pages_most),
+    seldom(count("  to CPUs that the host had taken away", |o| o.ipis.to_preempted)),
     seldom(count("interrupts spared until the CPU entered the kernel", |o| o.flushes.spared_until_entry)),
     seldom(count("interrupts spared by the host", |o| o.flushes.spared_by_host)),
     always(count("flushes", |o| o.flushes.flushes)),
@@ -176,6 +177,8 @@ pub(crate) const QUANTITIES: &[Quantity] = &[
     cycles("busy cycles: walks, user", |o| of_busy(o, Cause::WalkUser)),
     cycles("busy cycles: walks, kernel", |o| of_busy(o, Cause::WalkKernel)),
     cycles("busy cycles: locks", |o| of_busy(o, Cause::LockSpin)),
+    seldom(count("CPUs that the host took away", |o| o.kernel.host_preemptions)),
+    seldom(cycles("all cycles: taken away by the host", |o| [o.cycles(Cause::Preempted), o.ledger.total()])),
     cycles("all cycles: idle", |o| [o.cycles(Cause::Idle), o.ledger.total()]),
 ];
 
@@ -247,7 +250,8 @@ pub(super) fn of_busy(outcome: &RunOutcome, cause: Cause) -> [u64; 2] {
 }
 
 fn of_busy_cycles(outcome: &RunOutcome, cycles: u64) -> [u64; 2] {
-    [cycles, outcome.ledger.total() - outcome.cycles(Cause::Idle)]
+    let not_busy = outcome.cycles(Cause::Idle) + outcome.cycles(Cause::Preempted);
+    [cycles, outcome.ledger.total() - not_busy]
 }
 
 /// The part in percent of the whole; none if that is nothing.

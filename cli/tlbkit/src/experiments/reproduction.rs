@@ -18,8 +18,7 @@ use crate::published::expected::Expected;
 use crate::published::experiment::{Experiment, Note, Value};
 use crate::published::figure::Figure;
 use crate::published::key::{Axis, Key};
-use crate::spec::kernel_of;
-use crate::spec::workload;
+use crate::spec::{KERNEL_KEYS, kernel_of, set, workload};
 use tlbkit_output::policy;
 
 /// What the reproduction of one published result gives.
@@ -73,7 +72,7 @@ impl Reproduction {
     fn policy(&self, place: usize) -> Result<(Policy, &str)> {
         let choice = self.experiment.setup.policies.get(place).context("the set-up has too few policies")?;
         let mut policy = policy::parse(&choice.preset)?;
-        for (key, value) in &choice.settings {
+        for (key, value) in choice.settings.iter().filter(|(key, _)| !is_of_kernel(key)) {
             policy.set(key, value).map_err(|error| anyhow::anyhow!("policy {}: {error}", choice.id))?;
         }
         Ok((policy, &choice.preset))
@@ -111,8 +110,12 @@ impl Reproduction {
     /// the set-up says where the document's kernel differs from that. It has noise, and no limit unless the caller sets
     /// one.
     pub(crate) fn run(&self, policy: usize, workload: Workload) -> Result<Run<'_>> {
+        let settings = &self.experiment.setup.policies.get(policy).context("the set-up has too few policies")?.settings;
         let (policy, preset) = self.policy(policy)?;
-        let kernel = kernel_of(preset);
+        let mut kernel = kernel_of(preset);
+        for (key, value) in settings.iter().filter(|(key, _)| is_of_kernel(key)) {
+            set(&mut kernel, &format!("{key}={value}"))?;
+        }
         let kernel = KernelSettings {
             per_vma_locks: self.one_of("per_vma_locks", PER_VMA_LOCKS)?.unwrap_or(kernel.per_vma_locks),
             sweep: self.one_of("sweep", SWEEPS)?,
@@ -253,4 +256,9 @@ impl Window {
     pub(super) fn spent(&self, of: &dyn Fn(&RunOutcome) -> u64) -> f64 {
         of(&self.long) as f64 - self.short.as_ref().map_or(0, of) as f64
     }
+}
+
+/// Whether a setting of a file is the kernel's, and no field of the policy.
+fn is_of_kernel(key: &str) -> bool {
+    KERNEL_KEYS.iter().any(|(name, _)| *name == key)
 }

@@ -14,7 +14,7 @@ use super::reproduction::{Produced, Reproduction, Window, execute_all, rate};
 use crate::compared::difference::{change_pct, changes_pct};
 use crate::output::report::Table;
 use crate::published::experiment::Value;
-use crate::published::key::{Key, Measure, Side};
+use crate::published::key::{Axis, Key, Measure, Side};
 
 pub(super) fn produce(reproduction: &Reproduction) -> Result<Produced> {
     let runs = Runs::of(reproduction)?;
@@ -63,7 +63,9 @@ impl<'r> Runs<'r> {
     fn execute(&self, amount: Option<u64>, policy: usize) -> Result<Vec<Window>> {
         let reproduction = self.reproduction;
         let parameter = reproduction.axis.map_or("threads", |axis| axis.parameter());
-        let settings: Vec<_> = amount.iter().map(|amount| format!("{parameter}={amount}")).collect();
+        let is_of_workload = reproduction.axis != Some(Axis::Guests);
+        let of_workload = amount.iter().filter(|_| is_of_workload);
+        let settings: Vec<_> = of_workload.map(|amount| format!("{parameter}={amount}")).collect();
         let setup = &reproduction.experiment.setup;
         let name = setup.policies[policy].workload.as_ref().unwrap_or(&setup.workload);
         let whole = |outcomes: Vec<RunOutcome>| outcomes.into_iter().map(|long| Window { short: None, long }).collect();
@@ -73,6 +75,7 @@ impl<'r> Runs<'r> {
         }
         let workload = reproduction.workload_called(name, &settings)?;
         let mut run = reproduction.run(policy, workload)?;
+        run.guests = amount.filter(|_| !is_of_workload).unwrap_or(run.guests);
         run.sample_cycles = Some(reproduction.milliseconds(reproduction.number("stretch")?));
         run.cpus = match setup.parameters.get("cpus").map(|parameter| &parameter.value) {
             None => run.cpus,

@@ -9,10 +9,12 @@ pub(crate) enum Axis {
     /// Pages of a flush.
     Size,
     Cpus,
+    /// Guests that share a host's CPUs.
+    Guests,
 }
 
 impl Axis {
-    const ALL: [Self; 5] = [Self::Threads, Self::Processes, Self::Pages, Self::Size, Self::Cpus];
+    const ALL: [Self; 6] = [Self::Threads, Self::Processes, Self::Pages, Self::Size, Self::Cpus, Self::Guests];
 
     /// Its name in a quantity.
     pub(crate) const fn word(self) -> &'static str {
@@ -22,6 +24,7 @@ impl Axis {
             Self::Pages => "pages",
             Self::Size => "size",
             Self::Cpus => "CPUs",
+            Self::Guests => "guests",
         }
     }
 

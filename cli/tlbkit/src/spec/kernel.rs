@@ -3,8 +3,11 @@
 //! Our own preset runs in a kernel like the newest Linux, with which it is compared. Where the kernel of a document
 //! differs from that of the preset, the experiment's file says so.
 
+use anyhow::{Context, Result, bail, ensure};
+use tlbkit::{KernelFlushes, Policy};
+use tlbkit_output::policy;
 use tlbkit_sim::Code;
-use tlbkit_sim::{FileReads, KernelSettings, MmapLockWaits, PerVmaLocks};
+use tlbkit_sim::{FileReads, KernelSettings, MmapLockWaits, ParavirtualFlush, PerVmaLocks};
 
 /// Base pages of a file that Linux maps at a load's fault since 3.15.
 const LINUX_FAULT_AROUND: u64 = 16;
@@ -63,6 +66,11 @@ impl Family {
         }
     }
 
+    /// Linux's arch/x86/kernel/kvm.c, `kvm_flush_tlb_multi`.
+    fn paravirtual_flush(self) -> ParavirtualFlush {
+        if self.is_linux_since(4, 16) { ParavirtualFlush::On } else { ParavirtualFlush::Off }
+    }
+
     /// Linux's lib/rwsem.c, "Implement writer lock-stealing for better scalability", and "locking/rwsem: Support
     /// optimistic spinning". The other kernels wait as the newest Linux does, as nothing is known of them here.
     fn mmap_lock_waits(self) -> MmapLockWaits {
@@ -74,7 +82,51 @@ impl Family {
     }
 }
 
-/// The kernel of the preset that `policy` names, a text as [`parse`](tlbkit_output::policy::parse) takes it.
+/// What a policy's text may set besides the fields of the policy: what the kernel asks of its machine.
+pub(crate) const KERNEL_KEYS: &[(&str, &str)] = &[
+    ("kernel_flushes", "at-once, or at-entry: flushes of kernel addresses wait until a CPU enters the kernel"),
+    ("host_flush", "on or off: whether a guest leaves CPUs that its host has taken away to the host's flush"),
+];
+
+/// The policy that a text names, `PRESET[:KEY=VALUE[+KEY=VALUE...]]`, and the kernel of that preset.
+pub(crate) fn policy_and_kernel(text: &str) -> Result<(Policy, KernelSettings)> {
+    let mut kernel = kernel_of(text);
+    let (preset, settings) = text.split_once(':').unwrap_or((text, ""));
+    let is_of_kernel = |setting: &&str| KERNEL_KEYS.iter().any(|(key, _)| setting.split('=').next() == Some(key));
+    let (of_kernel, of_policy): (Vec<_>, Vec<_>) = settings.split('+').partition(is_of_kernel);
+    if of_kernel.is_empty() {
+        return Ok((policy::parse(text)?, kernel));
+    }
+    for (at, setting) in of_kernel.iter().enumerate() {
+        let key = setting.split('=').next().unwrap_or_default();
+        ensure!(
+            !of_kernel[..at].iter().any(|before| before.split('=').next() == Some(key)),
+            "policy {text}: {key} is set twice; want each setting once"
+        );
+        set(&mut kernel, setting).with_context(|| format!("policy {text}"))?;
+    }
+    let rest = if of_policy.is_empty() { preset.to_owned() } else { format!("{preset}:{}", of_policy.join("+")) };
+    Ok((policy::parse(&rest)?, kernel))
+}
+
+/// Sets one of [`KERNEL_KEYS`].
+pub(crate) fn set(kernel: &mut KernelSettings, setting: &str) -> Result<()> {
+    match setting.split_once('=') {
+        Some(("kernel_flushes", "at-once")) => kernel.kernel_flushes = KernelFlushes::AtOnce,
+        Some(("kernel_flushes", "at-entry")) => kernel.kernel_flushes = KernelFlushes::AtEntry,
+        Some(("host_flush", "on")) => kernel.paravirtual_flush = ParavirtualFlush::On,
+        Some(("host_flush", "off")) => kernel.paravirtual_flush = ParavirtualFlush::Off,
+        _ => {
+            let key = setting.split('=').next().unwrap_or_default();
+            let values = KERNEL_KEYS.iter().find(|(name, _)| *name == key).map_or("", |(_, values)| values);
+            let values = values.split(':').next().unwrap_or_default();
+            bail!("{setting}: must be {values}");
+        }
+    }
+    Ok(())
+}
+
+/// The kernel of the preset that `policy` names, a text as [`policy_and_kernel`] takes it.
 pub(crate) fn kernel_of(policy: &str) -> KernelSettings {
     let preset = policy.split(':').next().unwrap_or_default();
     let family = Family::of(preset);
@@ -85,6 +137,8 @@ pub(crate) fn kernel_of(policy: &str) -> KernelSettings {
         per_vma_locks: family.per_vma_locks(),
         mmap_lock_waits: family.mmap_lock_waits(),
         sweep: None,
+        kernel_flushes: KernelFlushes::AtOnce,
+        paravirtual_flush: family.paravirtual_flush(),
     }
 }
 
@@ -124,6 +178,26 @@ mod tests {
         let (steal, spin) = (MmapLockWaits::WriterStealing, MmapLockWaits::OptimisticSpinning);
         let waits = presets.map(|preset| kernel_of(preset).mmap_lock_waits);
         assert_eq!(waits, [MmapLockWaits::Fifo, steal, steal, spin, spin]);
+    }
+
+    #[test]
+    fn what_a_kernel_asks_of_its_machine_is_set_beside_its_policy() {
+        let (policy, kernel) = policy_and_kernel("linux-6.18:lazy=off+host_flush=off+kernel_flushes=at-entry").unwrap();
+        assert_eq!(policy, tlbkit::Policy { lazy: tlbkit::Lazy::Off, ..Policy::preset("linux-6.18").unwrap() });
+        assert_eq!((kernel.kernel_flushes, kernel.paravirtual_flush), (KernelFlushes::AtEntry, ParavirtualFlush::Off));
+        let presets = ["tlbkit", "linux-4.15-pti", "linux-4.20", "netbsd-10"];
+        let (on, off) = (ParavirtualFlush::On, ParavirtualFlush::Off);
+        assert_eq!(presets.map(|preset| kernel_of(preset).paravirtual_flush), [on, off, on, off]);
+        for (text, wrong) in [
+            ("xnu:host_flush=1", "policy xnu:host_flush=1: host_flush=1: must be on or off"),
+            ("xnu:kernel_flushes", "policy xnu:kernel_flushes: kernel_flushes: must be at-once, or at-entry"),
+            (
+                "xnu:host_flush=on+host_flush=on",
+                "policy xnu:host_flush=on+host_flush=on: host_flush is set twice; want each setting once",
+            ),
+        ] {
+            assert_eq!(format!("{:#}", policy_and_kernel(text).unwrap_err()), wrong);
+        }
     }
 
     #[test]

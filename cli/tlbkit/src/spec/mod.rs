@@ -14,12 +14,12 @@ use serde_json::Value;
 use tlbkit::Policy;
 use tlbkit_machine::{MOST_CPUS, Machine, Noise};
 use tlbkit_output::nearest::unknown;
+use tlbkit_output::note;
 use tlbkit_output::terminal::plain;
-use tlbkit_output::{note, policy};
-use tlbkit_sim::{Run, RunError, RunOutcome};
+use tlbkit_sim::{KernelSettings, Run, RunError, RunOutcome};
 use tlbkit_workloads::{Parameter, ParameterError, Workload};
 
-pub(crate) use kernel::kernel_of;
+pub(crate) use kernel::{KERNEL_KEYS, kernel_of, policy_and_kernel, set};
 
 /// The longest run that is of use to anybody: a simulated day.
 const MOST_MILLISECONDS: u64 = 86_400_000;
@@ -53,6 +53,9 @@ pub(crate) struct Point {
     pub(crate) policy: String,
     /// The machine's own number if it is none.
     pub(crate) cpus: Option<usize>,
+    /// The machine's own number if it is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) guests: Option<u64>,
     pub(crate) seed: u64,
     pub(crate) set: Vec<String>,
     pub(crate) milliseconds: u64,
@@ -96,6 +99,7 @@ pub(crate) struct RunSpec {
     pub(crate) machine: Arc<Machine>,
     pub(crate) workload: Workload,
     policy: Policy,
+    kernel: KernelSettings,
 }
 
 impl RunSpec {
@@ -109,8 +113,13 @@ impl RunSpec {
         }
         let machine = machines.named(&point.machine)?;
         let workload = workload_of_person(&point.workload, &point.set)?;
-        let policy = policy::parse(&point.policy)?;
-        Ok(Self { point, machine, workload, policy })
+        let (policy, kernel) = policy_and_kernel(&point.policy)?;
+        ensure!(
+            point.guests.is_none() || machine.host.is_some(),
+            "--guests on the machine {}, whose file has no host",
+            machine.name
+        );
+        Ok(Self { point, machine, workload, policy, kernel })
     }
 
     /// Its CPUs.
@@ -120,9 +129,10 @@ impl RunSpec {
 
     /// Executes it; `clock`, if there is one, shows how far it has come.
     pub(crate) fn execute(&self, clock: Option<&AtomicU64>) -> Result<RunOutcome> {
-        let Self { point, machine, workload, policy } = self;
+        let Self { point, machine, workload, policy, kernel } = self;
         let mut run = Run::new(machine, *policy, *workload);
-        run.kernel = kernel_of(&point.policy);
+        run.kernel = *kernel;
+        run.guests = point.guests.unwrap_or(run.guests);
         run.cpus = self.cpus();
         run.seed = point.seed;
         let limit_cycles = (point.milliseconds as f64 * machine.system.frequency_mhz.value * 1e3) as u64;

@@ -13,6 +13,7 @@ use tlbkit_output::terminal::{Ending, Format};
 use tlbkit_workloads::Parameter;
 
 use crate::experiments;
+use crate::spec::KERNEL_KEYS;
 
 /// What to list.
 #[derive(Args)]
@@ -87,7 +88,10 @@ fn rows(kind: Listed) -> Result<([&'static str; 2], Vec<[String; 2]>)> {
         }
         Listed::Parameters => (["workload parameter", "what it sets [if not given; range]"], parameters()),
         Listed::Experiments => (["experiment", "what it reproduces"], experiments()?),
-        Listed::Settings => (["setting", "its values"], pairs(KEYS.iter().map(|key| (key.name, key.values)))),
+        Listed::Settings => (
+            ["setting", "its values"],
+            pairs(KEYS.iter().map(|key| (key.name, key.values)).chain(KERNEL_KEYS.iter().copied())),
+        ),
         Listed::Programs => {
             (["program", "what `check` runs in it"], pairs(named::all().map(|program| (program.name, program.purpose))))
         }

@@ -18,6 +18,9 @@ use crate::mmu::{Access, Overlap};
 use crate::multiprocessor::{Fiber, Multiprocessor, Port};
 use crate::observer::{Intent, KernelEvent};
 
+/// What lies in the kernel's own pages that come and go: a file that no program reads.
+const KERNEL_PAGES_FILE: u32 = u32::MAX;
+
 impl Kernel {
     /// Starts the first program, in a separate process.
     pub(crate) fn start_first(&'static self, program: Program) {
@@ -327,6 +330,10 @@ impl Os for Calls {
 
     fn read_file(&self, file: u32, pages: u64) {
         self.call(|kernel| kernel.read_file(file, pages));
+    }
+
+    fn renew_kernel_pages(&self, pages: u64) {
+        self.call(|kernel| kernel.read_through_windows(KERNEL_PAGES_FILE, pages));
     }
 
     fn count(&self, units: u64) {

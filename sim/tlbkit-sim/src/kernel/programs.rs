@@ -79,7 +79,13 @@ impl Kernel {
             self.fail_overdue(now);
         }
         if machine.noise().tick_due(machine.cpu()) <= now {
-            self.tick(me);
+            // A kernel that does not disturb its CPUs stops the tick of one that has a single task, as Linux does with
+            // `nohz_full`.
+            if machine.defers_kernel_flushes() && self.queues.is_empty(machine.cpu()) {
+                machine.noise().forget_ticks(machine.cpu(), now);
+            } else {
+                self.tick(me);
+            }
         }
         if self.queues.preempt_at(machine.cpu()) <= machine.running().now() {
             self.observer().kernel_event(KernelEvent::Preemption);
@@ -119,6 +125,7 @@ impl Kernel {
             let start = processor.now();
             let end = start.saturating_add((left * percent).div_ceil(100));
             let looks_at = processor.takes_at().min(self.queues.preempt_at(cpu)).min(machine.noise().tick_due(cpu));
+            let looks_at = looks_at.min(machine.lent_until(cpu));
             machine.sleep_until(end.min(looks_at), Cause::User);
             let done = (processor.now() - start) * 100 / percent;
             left = if processor.now() >= end { 0 } else { left.saturating_sub(done) };

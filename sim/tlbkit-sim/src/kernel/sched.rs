@@ -198,6 +198,11 @@ impl Kernel {
         self.observer().passed(machine.cpu(), Moment::Crossing, processor.now());
         processor.charge_to(Cause::Kernel);
         self.lru.begin_call(machine.cpu());
+        if machine.defers_kernel_flushes() {
+            processor.disable_interrupts();
+            machine.do_deferred_flushes();
+            machine.enable_interrupts();
+        }
         if self.isolates() {
             processor.disable_interrupts();
             machine.with_cpu(machine.cpu(), |handle| handle.enter_kernel(&IrqsOff::assume()));
@@ -210,9 +215,12 @@ impl Kernel {
         let machine = self.machine;
         let processor = machine.running();
         self.observer().passed(machine.cpu(), Moment::Crossing, processor.now());
-        if self.isolates() {
+        if self.isolates() || machine.defers_kernel_flushes() {
             processor.disable_interrupts();
-            machine.with_cpu(machine.cpu(), |handle| handle.exit_to_user(&IrqsOff::assume()));
+            machine.defer_kernel_flushes();
+            if self.isolates() {
+                machine.with_cpu(machine.cpu(), |handle| handle.exit_to_user(&IrqsOff::assume()));
+            }
             // Before interrupts are on: one that comes now must find the user half loaded and enter the kernel.
             processor.set_ring(Ring::User);
             machine.enable_interrupts();

@@ -1,7 +1,10 @@
 //! What the simulated kernel does that a policy of the protocol says nothing of.
 
+use tlbkit::KernelFlushes;
+
 use super::mmap_lock::MmapLockWaits;
 use crate::code::{Code, Sweep};
+use crate::multiprocessor::ParavirtualFlush;
 
 /// How a kernel reads the pages of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -72,6 +75,10 @@ pub struct KernelSettings {
     /// What becomes of a CPU's new pages before the kernel sweeps a range, if it differs there from the kernel of
     /// `code`.
     pub sweep: Option<Sweep>,
+    /// When flushes of kernel addresses reach a CPU that runs a program.
+    pub kernel_flushes: KernelFlushes,
+    /// Whether the host of a guest flushes the CPUs that it has taken away.
+    pub paravirtual_flush: ParavirtualFlush,
 }
 
 impl Default for KernelSettings {
@@ -83,6 +90,8 @@ impl Default for KernelSettings {
             per_vma_locks: PerVmaLocks::default(),
             mmap_lock_waits: MmapLockWaits::default(),
             sweep: None,
+            kernel_flushes: KernelFlushes::AtOnce,
+            paravirtual_flush: ParavirtualFlush::Off,
         }
     }
 }

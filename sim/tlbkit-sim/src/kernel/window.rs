@@ -31,7 +31,7 @@ impl Kernel {
         }
     }
 
-    fn read_through_windows(&'static self, file: u32, pages: u64) {
+    pub(super) fn read_through_windows(&'static self, file: u32, pages: u64) {
         let (machine, memory) = (self.machine, KernelMemory(self));
         for (first, count) in calls::windows(pages) {
             let here = machine.cpu();

@@ -23,6 +23,8 @@ pub enum LossCause {
     Residency,
     /// INVLPG emptied everything because a host had broken large pages up.
     Fracturing,
+    /// The host flushed a CPU that it had taken away.
+    Host,
     /// A fill needed the room.
     Capacity,
     /// The page faulted, or its permissions or D bit had to be read again.
@@ -31,7 +33,7 @@ pub enum LossCause {
 
 impl LossCause {
     /// All causes, in the order of their numbers.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Invlpg,
         Self::Invpcid,
         Self::Invlpgb,
@@ -39,6 +41,7 @@ impl LossCause {
         Self::Pge,
         Self::Residency,
         Self::Fracturing,
+        Self::Host,
         Self::Capacity,
         Self::Rewalk,
     ];

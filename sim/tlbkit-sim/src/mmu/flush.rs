@@ -133,6 +133,11 @@ impl Mmu {
         }
     }
 
+    /// The host flushes all that belongs to the guest, before it runs this CPU again.
+    pub fn flush_by_host(&mut self) {
+        self.drop_everywhere(Globals::Too, LossCause::Host);
+    }
+
     /// Clears CR4.PGE and sets it again.
     pub fn toggle_pge(&mut self) {
         self.counters.executed.everything += 1;

@@ -84,7 +84,7 @@ impl Multiprocessor {
         }
         lines.iter().for_each(|&line| self.lines.borrow_mut().watch(cpu as u32, line));
         processor.pauses_until.set(NEVER);
-        self.sleep_until(processor.takes_at(), cause);
+        self.sleep_until(processor.takes_at().min(self.lent_until(cpu)), cause);
         processor.pauses_until.set(0);
         lines.iter().for_each(|&line| self.lines.borrow_mut().unwatch(cpu as u32, line));
         self.sync(0);

@@ -34,6 +34,7 @@
 //! | `fiber` | stackful coroutines |
 //! | `frames` | where on its stack each CPU continues, for the host's caches |
 //! | `defect` | machines that lose something |
+//! | `overcommit` | a host that takes CPUs away |
 //! | `noise` | what varies with the seed |
 //! | `costs` | the machine file in integers |
 //! | `cold` | code and data that were pushed out of the caches |
@@ -54,6 +55,7 @@ mod loads;
 mod lru_accesses;
 mod lru_lock;
 mod noise;
+mod overcommit;
 mod port;
 mod processor;
 mod spin;
@@ -74,3 +76,4 @@ pub(crate) use system::{MachineSettings, Multiprocessor};
 pub(crate) use tally::InterruptTally;
 
 pub use defect::Defect;
+pub use overcommit::ParavirtualFlush;

@@ -4,8 +4,8 @@ use std::num::NonZeroU32;
 
 use tlbkit::sync::AtomicU64;
 use tlbkit::{
-    AddressSpace, Cpu, CpuId, Cr3, Event, Features, Hardware, Invlpgb, Invpcid, IrqsOff, Late, LocalFlush, SpaceToken,
-    VirtAddr,
+    AddressSpace, Cpu, CpuId, Cr3, Event, Features, Hardware, HostExtent, HostFlush, Invlpgb, Invpcid, IrqsOff,
+    KernelFlushes, Late, LocalFlush, SpaceToken, VirtAddr,
 };
 
 use super::cold::CallKind;
@@ -21,6 +21,25 @@ impl Multiprocessor {
     pub(crate) fn with_cpu<R>(&'static self, cpu: usize, body: impl FnOnce(Cpu<'_, 'static, Port>) -> R) -> R {
         let port = Port { machine: self, cpu };
         body(self.tlb.cpu(CpuId(cpu as u32), &port))
+    }
+
+    /// Whether flushes of kernel addresses wait for a CPU that runs a program.
+    pub(crate) fn defers_kernel_flushes(&self) -> bool {
+        self.kernel_flushes == KernelFlushes::AtEntry
+    }
+
+    /// The running CPU, whose interrupts are off, enters the kernel, and flushes what waited for that.
+    pub(crate) fn do_deferred_flushes(&'static self) {
+        if self.defers_kernel_flushes() {
+            self.with_cpu(self.cpu(), |handle| handle.do_deferred_flushes(&IrqsOff::assume()));
+        }
+    }
+
+    /// The running CPU, whose interrupts are off, is about to run a program.
+    pub(crate) fn defer_kernel_flushes(&'static self) {
+        if self.defers_kernel_flushes() {
+            self.with_cpu(self.cpu(), |handle| handle.defer_kernel_flushes(&IrqsOff::assume()));
+        }
     }
 
     /// The running CPU finds that it has already flushed what it is asked for.
@@ -102,6 +121,9 @@ impl Port {
         let target = &self.machine.processors[to];
         let (observer, now) = (&self.machine.observer, self.processor().now());
         observer.flush_interrupt_sent(self.cpu, to, &target.mmu.borrow(), target.class.get(), now);
+        if self.machine.away_until(to) > now {
+            observer.interrupted_preempted();
+        }
         if self.machine.defect.loses_interrupt() {
             self.machine.tally.note_lost();
         } else {
@@ -202,6 +224,30 @@ impl Hardware for Port {
             self.ipi(to);
         }
         self.machine.sync(0);
+    }
+
+    fn host_flush(&self) -> HostFlush {
+        self.machine.host_flush()
+    }
+
+    /// KVM's way: a look at the word of each CPU, and a locked operation on those that say "preempted". The look hits, as
+    /// such a word hardly ever changes.
+    fn flush_by_host(&self, first: CpuId, cpus: u64, _what: HostExtent) -> u64 {
+        let (machine, lines) = (self.machine, &self.machine.costs.lines);
+        machine.sync(0);
+        let mut left = cpus;
+        for bit in (0..u64::BITS).filter(|bit| cpus >> bit & 1 != 0) {
+            self.charge(lines.local_cycles);
+            if machine.mark_if_away((first.0 + bit) as usize) {
+                self.charge(lines.same_socket_cycles + lines.locked_cycles);
+                left &= !(1 << bit);
+            }
+        }
+        left
+    }
+
+    fn kernel_flushes(&self) -> KernelFlushes {
+        self.machine.kernel_flushes
     }
 
     fn relax(&self) {

@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use tlbkit::sync::AtomicU64;
-use tlbkit::{AddressSpace, Features, LazyReferences, SpaceToken, Tlb};
+use tlbkit::{AddressSpace, Features, KernelFlushes, LazyReferences, SpaceToken, Tlb};
 use tlbkit_machine::{Machine, Noise};
 
 use super::agenda::{Agenda, NEVER};
@@ -16,6 +16,7 @@ use super::costs::Costs;
 use super::defect::{Defect, DefectCounter};
 use super::lru_lock::LruLocks;
 use super::noise::NoiseStreams;
+use super::overcommit::{Overcommit, ParavirtualFlush};
 use super::processor::{Processor, Ring};
 use super::streak::Streak;
 use super::tally::Tally;
@@ -47,6 +48,12 @@ pub(crate) struct MachineSettings<'m> {
     pub(crate) seed: u64,
     /// What the machine loses.
     pub(crate) defect: Defect,
+    /// When flushes of kernel addresses reach a CPU that runs a program.
+    pub(crate) kernel_flushes: KernelFlushes,
+    /// Whether its host flushes CPUs that it has taken away.
+    pub(crate) paravirtual_flush: ParavirtualFlush,
+    /// Guests of the host, this one included.
+    pub(crate) guests: u64,
     /// How often the observer notes the score; never if there is none.
     pub(crate) sample_cycles: Option<u64>,
 }
@@ -69,6 +76,9 @@ pub(crate) struct Multiprocessor {
     pub(super) features: Features,
     /// Pages that one INVLPGB takes, if the CPUs have it.
     pub(super) broadcast_pages: Option<NonZeroU32>,
+    pub(super) kernel_flushes: KernelFlushes,
+    pub(super) paravirtual_flush: ParavirtualFlush,
+    pub(super) overcommit: Option<Overcommit>,
     /// Spaces by their tokens; none while one is being made.
     spaces: RefCell<Vec<Option<&'static AddressSpace>>>,
     /// Spaces whose last lazy reference is gone.
@@ -98,7 +108,18 @@ impl Multiprocessor {
     /// The machine of these settings, on which the protocol `tlb` runs, and which calls `flush_handler` for every flush
     /// interrupt.
     pub(crate) fn new(settings: &MachineSettings<'_>, tlb: Tlb<'static>, flush_handler: FlushHandler) -> Self {
-        let &MachineSettings { model, cpus, code, noise, seed, defect, sample_cycles } = settings;
+        let &MachineSettings {
+            model,
+            cpus,
+            code,
+            noise,
+            seed,
+            defect,
+            kernel_flushes,
+            paravirtual_flush,
+            guests,
+            sample_cycles,
+        } = settings;
         let costs = Costs::new(model, tlb.policy(), code);
         let config = Arc::new(MmuConfig::of(model));
         let topology = Topology::new(&model.system, cpus);
@@ -115,6 +136,9 @@ impl Multiprocessor {
             noise: NoiseStreams::new(noise, seed, cpus, model.system.frequency_mhz.value),
             features: Features { pcid: model.features.pcid, invpcid: model.features.invpcid },
             broadcast_pages: model.broadcast.as_ref().and_then(|it| NonZeroU32::new(it.pages.count() as u32)),
+            kernel_flushes,
+            paravirtual_flush,
+            overcommit: Overcommit::of(model, guests, seed, cpus),
             spaces: RefCell::default(),
             unreferenced: RefCell::default(),
             topology,

@@ -61,7 +61,7 @@ impl Multiprocessor {
         if Some(cpu) == self.running_cpu() {
             return;
         }
-        let at = at.max(self.processors[cpu].now());
+        let at = at.max(self.processors[cpu].now()).max(self.away_until(cpu));
         let mut agenda = self.agenda.borrow_mut();
         if agenda.when(cpu as u32) > at {
             agenda.set(cpu as u32, at);
@@ -96,6 +96,7 @@ impl Multiprocessor {
     /// What runs on it wants to look around at `bound` at the latest.
     pub(crate) fn refresh_limit(&self, cpu: usize, bound: u64) {
         let ahead = self.horizon.get().saturating_add(self.touch_lookahead() + 1);
+        let bound = bound.min(self.lent_until(cpu));
         self.limit.set(ahead.min(self.processors[cpu].takes_at()).min(bound));
     }
 
@@ -110,7 +111,9 @@ impl Multiprocessor {
         let cpu = self.cpu();
         let processor = &self.processors[cpu];
         loop {
-            if processor.takes_at() <= processor.now() {
+            if processor.now() >= self.lent_until(cpu) {
+                self.end_slice();
+            } else if processor.takes_at() <= processor.now() {
                 self.take_interrupt(cpu);
             } else if processor.now() > self.horizon.get().saturating_add(lookahead) {
                 self.hand_over(processor.now());
@@ -130,6 +133,9 @@ impl Multiprocessor {
         let now = processor.now();
         processor.within(Cause::Interrupt, || {
             processor.advance(self.shared_cycles(cpu, self.costs.interrupt));
+            if ring == Ring::User {
+                self.do_deferred_flushes();
+            }
             if processor.kick_due.get() <= now {
                 processor.kick_due.set(NEVER);
                 self.tally.note_taken(Vector::Kick);
@@ -138,6 +144,9 @@ impl Multiprocessor {
                 self.tally.note_taken(Vector::Flush);
                 self.observer.flush_interrupt_taken();
                 (self.flush_handler)(self, cpu, ring);
+            }
+            if ring == Ring::User {
+                self.defer_kernel_flushes();
             }
         });
         processor.ring.set(ring);
@@ -162,9 +171,10 @@ impl Multiprocessor {
         processor.is_halted.set(true);
         self.sleep_until(processor.due(), Cause::Idle);
         processor.is_halted.set(false);
+        self.lend_again();
     }
 
-    fn hand_over(&self, at: u64) {
+    pub(super) fn hand_over(&self, at: u64) {
         if at == NEVER {
             self.agenda.borrow_mut().remove(self.cpu() as u32);
         } else {

@@ -20,6 +20,9 @@ use crate::mmu::Mmu;
 pub struct IpiCounters {
     /// Requests to other CPUs to answer, each target counted.
     pub sent: u64,
+    /// Of those, to CPUs that the host had taken away.
+    #[serde(default)]
+    pub to_preempted: u64,
     /// Requests answered.
     pub received: u64,
     /// Idle CPUs woken by an interrupt.
@@ -43,6 +46,9 @@ pub struct KernelCounters {
     pub remote_wakes: u64,
     /// Tasks that lost their CPU to another at the end of a time slice.
     pub preemptions: u64,
+    /// CPUs that the host took away.
+    #[serde(default)]
+    pub host_preemptions: u64,
     /// Tasks that a balancer moved to another CPU while they ran.
     pub moves: u64,
     /// Processes and threads started.
@@ -256,6 +262,11 @@ impl Observer {
         self.count_ipi(|ipis| ipis.sent += 1);
     }
 
+    /// That CPU had been taken away by the host.
+    pub(crate) fn interrupted_preempted(&self) {
+        self.count_ipi(|ipis| ipis.to_preempted += 1);
+    }
+
     /// Which ideas would send the same interrupt.
     fn bound_interrupt(&self, cpu: usize, to: usize, now: u64) {
         let (walkers, mut cpus, mut graces) = (self.walkers.borrow(), self.cpus.borrow_mut(), self.graces.borrow_mut());
@@ -314,6 +325,13 @@ impl Observer {
     pub(crate) fn full_invalidation(&self, mmu: &mut Mmu, flush: impl FnOnce(&mut Mmu)) {
         let lost = lost_by(mmu, flush);
         self.count(|counters| counters.everything.count(lost));
+    }
+
+    /// The host takes a CPU away.
+    pub(crate) fn preempted_by_host(&self) {
+        let mut counters = self.kernel.get();
+        counters.host_preemptions += 1;
+        self.kernel.set(counters);
     }
 
     /// A CPU executes INVLPGB.

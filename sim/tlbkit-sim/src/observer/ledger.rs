@@ -33,11 +33,13 @@ pub enum Cause {
     Fault,
     /// Spinning for a lock.
     LockSpin,
+    /// Nothing, as the host has taken the CPU away.
+    Preempted,
 }
 
 impl Cause {
     /// All causes, in the order in which they are written out.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::User,
         Self::Kernel,
         Self::Switch,
@@ -49,6 +51,7 @@ impl Cause {
         Self::WalkKernel,
         Self::Fault,
         Self::LockSpin,
+        Self::Preempted,
         Self::Idle,
     ];
 }

@@ -32,6 +32,8 @@ pub struct Run<'m> {
     pub workload: Workload,
     /// CPUs; the machine file's number is only its default.
     pub cpus: usize,
+    /// Guests of the host, this one included; of use only on a machine whose file has a host.
+    pub guests: u64,
     /// The seed of all random numbers.
     pub seed: u64,
     /// After so many cycles [`is_over`](tlbkit_workloads::Os::is_over) is true, and long after that the run is given
@@ -59,6 +61,7 @@ impl<'m> Run<'m> {
             kernel: KernelSettings::default(),
             workload,
             cpus: machine.system.cpus.count(),
+            guests: machine.host.as_ref().map_or(1, |host| host.guests.count() as u64),
             seed: 1,
             limit_cycles: None,
             sample_cycles: None,

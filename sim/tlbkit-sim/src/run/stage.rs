@@ -106,6 +106,9 @@ impl Stage {
             noise: run.noise,
             seed: run.seed,
             defect: run.defect,
+            kernel_flushes: run.kernel.kernel_flushes,
+            paravirtual_flush: run.kernel.paravirtual_flush,
+            guests: run.guests,
             sample_cycles: run.sample_cycles,
         };
         let machine = Keep::new(Box::new(Multiprocessor::new(&settings, tlb, answer_flush)));

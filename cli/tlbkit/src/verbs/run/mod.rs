@@ -47,6 +47,9 @@ pub(crate) struct RunArguments {
     /// CPUs; the machine's own number by default
     #[arg(long, value_delimiter = ',')]
     cpus: Vec<usize>,
+    /// Guests that share the CPUs of a machine with a host, this one included; the machine's own number by default
+    #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..=64))]
+    guests: Vec<u64>,
     /// A parameter of the workload, of `tlbkit list parameters`, and its values; may be given again
     #[arg(long = "set", value_name = "KEY=VALUE[,VALUE...]")]
     parameters: Vec<String>,
@@ -153,7 +156,8 @@ impl RunArguments {
         let set: String = run.point.set.iter().map(|parameter| format!(", {parameter}")).collect();
         let is_whole = run.workload.ends_by_itself();
         let length = if is_whole { "all rounds".to_owned() } else { format!("{milliseconds} ms") };
-        let place = format!("on {} with {}, {length}{set}", run.machine.name, number::cpus(run.cpus() as u64));
+        let guests = run.point.guests.map(|guests| format!(", {guests} guests")).unwrap_or_default();
+        let place = format!("on {} with {}{guests}, {length}{set}", run.machine.name, number::cpus(run.cpus() as u64));
         let last = first + (u64::from(*seeds) - 1);
         let seeds = match seeds {
             1 => format!("seed {first}: one run says nothing of chance"),
@@ -189,6 +193,9 @@ impl RunArguments {
         points = times(&points, &self.machine, |point, name| point.machine.clone_from(name));
         if !self.cpus.is_empty() {
             points = times(&points, &self.cpus, |point, &cpus| point.cpus = Some(cpus));
+        }
+        if !self.guests.is_empty() {
+            points = times(&points, &self.guests, |point, &guests| point.guests = Some(guests));
         }
         for parameter in &self.parameters {
             let (key, values) = parameter.split_once('=').map_or((None, parameter.as_str()), |(k, v)| (Some(k), v));

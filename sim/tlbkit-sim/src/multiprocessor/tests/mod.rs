@@ -87,6 +87,9 @@ fn play_to_the_end<R>(
     let model = Machine::builtin(model).expect("a built-in machine");
     let does_nothing: FlushHandler = |_, _, _| ();
     let settings = MachineSettings {
+        kernel_flushes: tlbkit::KernelFlushes::AtOnce,
+        paravirtual_flush: super::ParavirtualFlush::Off,
+        guests: 1,
         model: &model,
         cpus: 2,
         code,
