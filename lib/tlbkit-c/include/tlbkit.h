@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 // A hash of this file: `tlbkit_header_fits` compares it with the one in the archive.
-#define TLBKIT_INTERFACE 0x60de361ec8ad380bull
+#define TLBKIT_INTERFACE 0x1f28e6a5614ad314ull
 // For gcc and clang.
 #define TLBKIT_ALIGNED(bytes) __attribute__((aligned(bytes)))
 #define TLBKIT_MUST_USE __attribute__((warn_unused_result))
@@ -341,6 +341,16 @@ struct tlbkit_hardware_ops {
                               uint64_t bytes);
     // An `enum tlbkit_host_flush`: what that host flushes. 0 on a machine that is no guest.
     uint32_t host_flush;
+    // INVLPGB, with what its registers hold. It need not be complete when the function returns, and is not called for
+    // more than `broadcast_pages` pages. Only called by an archive with the feature `broadcast`, and only if
+    // `broadcast_pages` is not 0.
+    void (*invlpgb)(uint32_t cpu, uint64_t rax, uint32_t ecx, uint32_t edx);
+    // TLBSYNC: each INVLPGB of this CPU is complete on every CPU when it returns. It is called on the CPU of the
+    // INVLPGBs before it, with preemption off.
+    void (*tlbsync)(uint32_t cpu);
+    // The most pages that one INVLPGB takes: one more than bits 15 to 0 of EDX of CPUID 8000_0008. 0 unless every CPU
+    // has the instruction (EBX, bit 3) and PCIDs.
+    uint32_t broadcast_pages;
 };
 
 // The state of one CPU. A kernel has one per possible CPU, and never frees it.
@@ -793,6 +803,18 @@ enum tlbkit_status tlbkit_space_destroy_later(const struct tlbkit_machine *machi
                                               struct tlbkit_space *space,
                                               bool *may_free);
 
+#if defined(TLBKIT_BROADCAST)
+// Gives the space a PCID that all CPUs share, so that INVLPGB reaches it everywhere, like `use_global_asid`. The policy
+// does so by itself for a space whose flush has interrupted enough CPUs; a kernel that knows earlier asks. It keeps
+// the PCID until `tlbkit_space_destroy`. `pcid` becomes that PCID, or 0 if it has none: if the machine has no INVLPGB,
+// if the policy says `broadcast=off`, or if all are taken. Interrupts on.
+TLBKIT_MUST_USE
+enum tlbkit_status tlbkit_share_pcid(const struct tlbkit_machine *machine,
+                                     uint32_t cpu,
+                                     const struct tlbkit_space *space,
+                                     uint32_t *pcid);
+#endif
+
 // The number of words of a space's CPU set.
 TLBKIT_MUST_USE size_t tlbkit_set_words(uint32_t cpus);
 
@@ -830,10 +852,11 @@ void tlbkit_x86_disable_tags(void);
 
 #if defined(TLBKIT_X86)
 // Sets those of the following functions of the table that are NULL: `write_cr3`, `invlpg`, `invpcid`, `toggle_pge`,
-// `relax`, `irqs_enabled`, `irqs_save`, `irqs_restore`, `now_cycles`. The kernel sends IPIs itself. `irqs_save` and
+// `relax`, `irqs_enabled`, `irqs_save`, `irqs_restore`, `now_cycles`, `invlpgb`, `tlbsync`. The kernel sends IPIs itself. `irqs_save` and
 // `irqs_restore` belong together, since only the kernel's own `irqs_restore` can interpret what its `irqs_save`
 // returned: a table that has only one of them is refused with `TLBKIT_STATUS_NO_FUNCTION`.
-TLBKIT_MUST_USE enum tlbkit_status tlbkit_x86_fill(struct tlbkit_hardware_ops *ops);
+TLBKIT_MUST_USE
+enum tlbkit_status tlbkit_x86_fill(struct tlbkit_hardware_ops *ops);
 #endif
 
 #ifdef __cplusplus

@@ -9,6 +9,8 @@ use tlbkit::{
 };
 #[cfg(feature = "guest")]
 use tlbkit::{HostExtent, HostFlush};
+#[cfg(feature = "broadcast")]
+use {core::num::NonZeroU32, tlbkit::Invlpgb, tlbkit_x86::Operands};
 
 use crate::hot::Hot;
 use crate::ops::{HardwareOps, LateChoice, TLBKIT_FEATURE_INVPCID, TLBKIT_FEATURE_PCID};
@@ -34,6 +36,33 @@ pub(crate) struct Ops {
     pub(crate) patience_rounds: u32,
     #[cfg(feature = "guest")]
     pub(crate) host: Host,
+    #[cfg(feature = "broadcast")]
+    pub(crate) broadcast: Option<Broadcast>,
+}
+
+/// INVLPGB and TLBSYNC of a machine that has them.
+#[cfg(feature = "broadcast")]
+pub(crate) struct Broadcast {
+    pages: NonZeroU32,
+    invlpgb: unsafe extern "C" fn(u32, u64, u32, u32),
+    tlbsync: unsafe extern "C" fn(u32),
+}
+
+#[cfg(feature = "broadcast")]
+impl Broadcast {
+    /// The count of the instruction holds no more pages.
+    const MOST_PAGES: u32 = 1 << 16;
+
+    fn new(table: &HardwareOps) -> Result<Option<Self>, Status> {
+        let Some(pages) = NonZeroU32::new(table.broadcast_pages) else { return Ok(None) };
+        if pages.get() > Self::MOST_PAGES {
+            return Err(Status::BadValue);
+        }
+        match (table.invlpgb, table.tlbsync) {
+            (Some(invlpgb), Some(tlbsync)) => Ok(Some(Self { pages, invlpgb, tlbsync })),
+            _ => Err(Status::NoFunction),
+        }
+    }
 }
 
 /// What the host flushes, and the kernel's function for it.
@@ -86,6 +115,8 @@ impl Ops {
             patience_rounds: or_default(table.patience_rounds, 1 << 10),
             #[cfg(feature = "guest")]
             host: Host::new(table)?,
+            #[cfg(feature = "broadcast")]
+            broadcast: Broadcast::new(table)?,
         })
     }
 }
@@ -192,6 +223,29 @@ impl Hardware for KernelHardware {
     #[inline(always)]
     fn send_ipi_to_others(&self) {
         self.ops.hot.send_ipi_to_others(self.cpu);
+    }
+
+    #[cfg(feature = "broadcast")]
+    #[inline(always)]
+    fn broadcast_pages(&self) -> Option<NonZeroU32> {
+        self.ops.broadcast.as_ref().map(|broadcast| broadcast.pages)
+    }
+
+    #[cfg(feature = "broadcast")]
+    fn invlpgb(&self, what: Invlpgb) {
+        if let Some(broadcast) = &self.ops.broadcast {
+            let Operands { rax, ecx, edx } = Operands::of(what);
+            // SAFETY: as above.
+            unsafe { (broadcast.invlpgb)(self.cpu, rax, ecx, edx) }
+        }
+    }
+
+    #[cfg(feature = "broadcast")]
+    fn tlbsync(&self) {
+        if let Some(broadcast) = &self.ops.broadcast {
+            // SAFETY: as above.
+            unsafe { (broadcast.tlbsync)(self.cpu) }
+        }
     }
 
     #[cfg(feature = "guest")]

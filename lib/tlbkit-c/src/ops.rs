@@ -145,4 +145,14 @@ pub struct HardwareOps {
         Option<unsafe extern "C" fn(cpu: u32, first: u32, cpus: u64, start: u64, pages: u32, bytes: u64) -> u64>,
     /// An `enum tlbkit_host_flush`: what that host flushes. 0 on a machine that is no guest.
     pub host_flush: u32,
+    /// INVLPGB, with what its registers hold. It need not be complete when the function returns, and is not called for
+    /// more than `broadcast_pages` pages. Only called by an archive with the feature `broadcast`, and only if
+    /// `broadcast_pages` is not 0.
+    pub invlpgb: Option<unsafe extern "C" fn(cpu: u32, rax: u64, ecx: u32, edx: u32)>,
+    /// TLBSYNC: each INVLPGB of this CPU is complete on every CPU when it returns. It is called on the CPU of the
+    /// INVLPGBs before it, with preemption off.
+    pub tlbsync: Option<unsafe extern "C" fn(cpu: u32)>,
+    /// The most pages that one INVLPGB takes: one more than bits 15 to 0 of EDX of CPUID 8000_0008. 0 unless every CPU
+    /// has the instruction (EBX, bit 3) and PCIDs.
+    pub broadcast_pages: u32,
 }

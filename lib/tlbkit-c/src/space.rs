@@ -105,6 +105,29 @@ unsafe fn end(
     stayed
 }
 
+/// Gives the space a PCID that all CPUs share, so that INVLPGB reaches it everywhere, like `use_global_asid`. The policy
+/// does so by itself for a space whose flush has interrupted enough CPUs; a kernel that knows earlier asks. It keeps
+/// the PCID until `tlbkit_space_destroy`. `pcid` becomes that PCID, or 0 if it has none: if the machine has no INVLPGB,
+/// if the policy says `broadcast=off`, or if all are taken. Interrupts on.
+#[cfg(feature = "broadcast")]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tlbkit_share_pcid(
+    machine: *const MachineStorage,
+    cpu: u32,
+    space: *const SpaceStorage,
+    pcid: *mut u32,
+) -> Status {
+    status_of(|| {
+        check_pointer(pcid)?;
+        // SAFETY: the crate's contract.
+        let (percpu, space) = unsafe { (enter(machine, cpu, Need::MayWait)?, Space::find(space)?) };
+        let shared = percpu.cpu().share_pcid(&space.inner).map_or(0, |pcid| u32::from(pcid.0));
+        // SAFETY: the crate's contract.
+        unsafe { write_to(pcid, shared) }?;
+        percpu.assert_stayed()
+    })
+}
+
 /// The number of words of a space's CPU set.
 #[unsafe(no_mangle)]
 pub const extern "C" fn tlbkit_set_words(cpus: u32) -> usize {

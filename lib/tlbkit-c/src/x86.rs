@@ -44,7 +44,7 @@ pub unsafe extern "C" fn tlbkit_x86_disable_tags() {
 }
 
 /// Sets those of the following functions of the table that are NULL: `write_cr3`, `invlpg`, `invpcid`, `toggle_pge`,
-/// `relax`, `irqs_enabled`, `irqs_save`, `irqs_restore`, `now_cycles`. The kernel sends IPIs itself. `irqs_save` and
+/// `relax`, `irqs_enabled`, `irqs_save`, `irqs_restore`, `now_cycles`, `invlpgb`, `tlbsync`. The kernel sends IPIs itself. `irqs_save` and
 /// `irqs_restore` belong together, since only the kernel's own `irqs_restore` can interpret what its `irqs_save`
 /// returned: a table that has only one of them is refused with `TLBKIT_STATUS_NO_FUNCTION`.
 #[unsafe(no_mangle)]
@@ -65,6 +65,8 @@ pub unsafe extern "C" fn tlbkit_x86_fill(ops: *mut HardwareOps) -> Status {
         ops.irqs_save.get_or_insert(irqs_save);
         ops.irqs_restore.get_or_insert(irqs_restore);
         ops.now_cycles.get_or_insert(now_cycles);
+        ops.invlpgb.get_or_insert(invlpgb);
+        ops.tlbsync.get_or_insert(tlbsync);
         Ok(())
     })
 }
@@ -88,6 +90,17 @@ unsafe extern "C" fn invpcid(_cpu: u32, kind: u32, pcid: u32, va: u64) {
 unsafe extern "C" fn toggle_pge(_cpu: u32) {
     // SAFETY: ring 0, interrupts off.
     unsafe { tlbkit_x86::toggle_pge() };
+}
+
+unsafe extern "C" fn invlpgb(_cpu: u32, rax: u64, ecx: u32, edx: u32) {
+    // SAFETY: ring 0; called only if the kernel says that all CPUs have the instruction, and for no more pages than it
+    // says.
+    unsafe { tlbkit_x86::Operands { rax, ecx, edx }.execute() };
+}
+
+unsafe extern "C" fn tlbsync(_cpu: u32) {
+    // SAFETY: as above.
+    unsafe { tlbkit_x86::tlbsync() };
 }
 
 unsafe extern "C" fn relax(_cpu: u32) {

@@ -10,27 +10,33 @@ const FLAGS: &[&str] = &["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Wpedan
 
 #[test]
 fn a_c_program_uses_and_misuses_the_whole_header() -> Result<()> {
-    uses_and_misuses("", "-UTLBKIT_HISTORY")
+    uses_and_misuses("", &[])
 }
 
 #[test]
 fn a_c_program_uses_what_older_kernels_did() -> Result<()> {
-    uses_and_misuses("history", "-DTLBKIT_HISTORY")
+    uses_and_misuses("history", &["-DTLBKIT_HISTORY"])
 }
 
 #[test]
 fn an_archive_with_events_tells_each_once() -> Result<()> {
-    uses_and_misuses("events", "-DTLBKIT_EVENTS")
+    uses_and_misuses("events", &["-DTLBKIT_EVENTS"])
 }
 
-fn uses_and_misuses(features: &str, define: &str) -> Result<()> {
+/// The whole header behaves as before on a machine that has none of these, and each does what it is for.
+#[test]
+fn an_archive_for_guests_isolated_cpus_and_broadcasts_spares_interrupts() -> Result<()> {
+    uses_and_misuses("guest,isolated,broadcast", &["-DTLBKIT_GUEST", "-DTLBKIT_ISOLATED", "-DTLBKIT_BROADCAST"])
+}
+
+fn uses_and_misuses(features: &str, defines: &[&str]) -> Result<()> {
     let Some(archive) = archive(features)? else { return Ok(()) };
     let program = scratch(&format!("host-{features}"))?.join("host");
-    let sources = ["main.c", "machine.c", "use.c", "flush.c", "misuse.c", "misplaced.c", "events.c"]
+    let sources = ["main.c", "machine.c", "use.c", "flush.c", "misuse.c", "misplaced.c", "events.c", "spare.c"]
         .map(|name| crate_dir().join("tests/host").join(name));
     let mut gcc = Command::new("gcc");
     gcc.args(FLAGS)
-        .arg(define)
+        .args(defines)
         .arg("-I")
         .arg(crate_dir().join("include"))
         .args(sources)

@@ -40,6 +40,9 @@ const EMPTY: HardwareOps = HardwareOps {
     patience_rounds: 0,
     flush_by_host: None,
     host_flush: 0,
+    invlpgb: None,
+    tlbsync: None,
+    broadcast_pages: 0,
 };
 
 fn fill(ops: &mut HardwareOps) -> Status {

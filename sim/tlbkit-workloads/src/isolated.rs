@@ -53,10 +53,14 @@ impl Isolated {
     fn work(self, os: &dyn Os) {
         let mut rounds = Rounds::new(self.rounds);
         while rounds.next(os).is_some() {
+            // In the middle, so that neither the first flush finds programs that have not begun nor the last one some
+            // that have ended.
+            let half = self.flush_every_cycles.max(1000) / 2;
+            os.compute(half);
             if self.flush_every_cycles > 0 {
                 os.renew_kernel_pages(self.flush_pages);
             }
-            os.compute(self.flush_every_cycles.max(1000));
+            os.compute(half);
         }
     }
 }

@@ -41,7 +41,7 @@ macro_rules! registered {
 
 /// All published results, in the order of their documents. This is the one place that names them: a name without its
 /// file does not compile.
-pub(crate) const ALL: [Registered; 21] = [
+pub(crate) const ALL: [Registered; 24] = [
     registered!(pcid),
     registered!(lazy by lazy),
     registered!(batch by batch),
@@ -63,6 +63,9 @@ pub(crate) const ALL: [Registered; 21] = [
     registered!(half),
     registered!(cooper),
     registered!(hazard),
+    registered!(overcommit),
+    registered!(isolated),
+    registered!(entry),
 ];
 
 impl Registered {

@@ -49,6 +49,9 @@ impl<'r> Runs<'r> {
         let mut amounts: Vec<_> = reproduction.keys.iter().filter_map(|key| key.at.or(of_setup)).map(Some).collect();
         amounts.sort_unstable();
         amounts.dedup();
+        if amounts.is_empty() {
+            amounts.push(None);
+        }
         let plan = reproduction.number("iterations").is_ok().then(|| IterationPlan::new(reproduction)).transpose()?;
         let mut runs = Self { reproduction, amounts, plan, windows: Vec::new() };
         let policies = reproduction.policy_names().count();

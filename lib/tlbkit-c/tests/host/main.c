@@ -10,6 +10,7 @@ int main(void) {
     misuse_everything();
     misplace_everything();
     tell_everything();
+    spare_everything();
     puts("ok");
     return 0;
 }

@@ -12,3 +12,5 @@ void misplace_everything(void);
 void flush_everything(void);
 // What tracepoints are told, which only an archive with events does; events.c.
 void tell_everything(void);
+// CPUs that get no interrupt, which only an archive for guests, isolated CPUs or broadcasts has; spare.c.
+void spare_everything(void);

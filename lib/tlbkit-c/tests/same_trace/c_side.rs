@@ -132,6 +132,9 @@ static OPS: HardwareOps = HardwareOps {
     patience_rounds: 0,
     flush_by_host: None,
     host_flush: 0,
+    invlpgb: None,
+    tlbsync: None,
+    broadcast_pages: 0,
 };
 
 /// Zeroed memory that is never given back, as a kernel's is not.
