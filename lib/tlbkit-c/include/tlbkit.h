@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 // A hash of this file: `tlbkit_header_fits` compares it with the one in the archive.
-#define TLBKIT_INTERFACE 0x1f28e6a5614ad314ull
+#define TLBKIT_INTERFACE 0x76f5aea3bab7f9f1ull
 // For gcc and clang.
 #define TLBKIT_ALIGNED(bytes) __attribute__((aligned(bytes)))
 #define TLBKIT_MUST_USE __attribute__((warn_unused_result))
@@ -223,6 +223,16 @@ enum tlbkit_x86_trust {
     TLBKIT_X86_TRUST_ALWAYS = 1,
     // Not trusted, so PCIDs stay disabled, whatever the model.
     TLBKIT_X86_TRUST_NEVER = 2,
+};
+
+// What the host of a guest flushes without an IPI: `host_flush` of the table.
+enum tlbkit_host_flush {
+    // Nothing.
+    TLBKIT_HOST_FLUSH_NONE = 0,
+    // Translations; not the paths to page tables that a CPU has cached.
+    TLBKIT_HOST_FLUSH_TRANSLATIONS = 1,
+    // Both.
+    TLBKIT_HOST_FLUSH_TRANSLATIONS_AND_PATHS = 2,
 };
 
 // Translations and frames of many spaces that wait for one flush, like `struct arch_tlbflush_unmap_batch`: on the

@@ -63,7 +63,7 @@ static void a_host_flushes_what_it_has_taken_away(void) {
     CHECK(touch(2, 2) == FOREIGN);
     // This host drops no paths, so a CPU is interrupted where tables are freed.
     away = 1 << 2;
-    OK(tlbkit_flush_range(&machine, 0, &space_a, USER_VA, 1, TLBKIT_STRIDE_PAGE4K | TLBKIT_FLUSH_TABLES,
+    OK(tlbkit_flush_range(&machine, 0, &space_a, USER_VA, 1, TLBKIT_STRIDE_PAGE4K | TLBKIT_FLUSH_TABLES_FREED,
                           TLBKIT_REASON_FREE_TABLE));
     CHECK(interrupts[2] == 1 && marked == 0);
     away = 0;
@@ -151,7 +151,7 @@ static void invlpgb_reaches_all_cpus(void) {
     set_page(NULL, 1, FOREIGN);
     OK(tlbkit_flush_kernel_range(&machine, 1, KERNEL_VA + 4096, 1, TLBKIT_STRIDE_PAGE4K, TLBKIT_REASON_KERNEL_REMOVE));
     CHECK(all_interrupts() == 0 && touch_kernel(3, 1) == FOREIGN);
-    CHECK(tlbkit_share_pcid(&machine, 0, &space_a, NULL) == TLBKIT_STATUS_NULL);
+    CHECK(tlbkit_share_pcid(&machine, 0, &space_a, NULL) == TLBKIT_STATUS_NULL_POINTER);
 
     struct tlbkit_machine other;
     static struct tlbkit_cpu_state state[1];
