@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 // A hash of this file: `tlbkit_header_fits` compares it with the one in the archive.
-#define TLBKIT_INTERFACE 0x76f5aea3bab7f9f1ull
+#define TLBKIT_INTERFACE 0x611b334cc3ffcc77ull
 // For gcc and clang.
 #define TLBKIT_ALIGNED(bytes) __attribute__((aligned(bytes)))
 #define TLBKIT_MUST_USE __attribute__((warn_unused_result))
@@ -814,10 +814,10 @@ enum tlbkit_status tlbkit_space_destroy_later(const struct tlbkit_machine *machi
                                               bool *may_free);
 
 #if defined(TLBKIT_BROADCAST)
-// Gives the space a PCID that all CPUs share, so that INVLPGB reaches it everywhere, like `use_global_asid`. The policy
-// does so by itself for a space whose flush has interrupted enough CPUs; a kernel that knows earlier asks. It keeps
-// the PCID until `tlbkit_space_destroy`. `pcid` becomes that PCID, or 0 if it has none: if the machine has no INVLPGB,
-// if the policy says `broadcast=off`, or if all are taken. Interrupts on.
+// Gives the space a PCID that all CPUs share, so that INVLPGB reaches it everywhere, like `use_global_asid`. The
+// policy does so by itself for a space whose flush has interrupted enough CPUs; a kernel that knows earlier asks. It
+// keeps the PCID until `tlbkit_space_destroy`. `pcid` becomes that PCID, or 0 if it has none: if the machine has no
+// INVLPGB, if the policy says `broadcast=off`, or if all are taken. Interrupts on.
 TLBKIT_MUST_USE
 enum tlbkit_status tlbkit_share_pcid(const struct tlbkit_machine *machine,
                                      uint32_t cpu,
@@ -862,11 +862,10 @@ void tlbkit_x86_disable_tags(void);
 
 #if defined(TLBKIT_X86)
 // Sets those of the following functions of the table that are NULL: `write_cr3`, `invlpg`, `invpcid`, `toggle_pge`,
-// `relax`, `irqs_enabled`, `irqs_save`, `irqs_restore`, `now_cycles`, `invlpgb`, `tlbsync`. The kernel sends IPIs itself. `irqs_save` and
-// `irqs_restore` belong together, since only the kernel's own `irqs_restore` can interpret what its `irqs_save`
-// returned: a table that has only one of them is refused with `TLBKIT_STATUS_NO_FUNCTION`.
-TLBKIT_MUST_USE
-enum tlbkit_status tlbkit_x86_fill(struct tlbkit_hardware_ops *ops);
+// `relax`, `irqs_enabled`, `irqs_save`, `irqs_restore`, `now_cycles`, `invlpgb`, `tlbsync`. The kernel sends IPIs
+// itself. `irqs_save` and `irqs_restore` belong together, since only the kernel's own `irqs_restore` can interpret
+// what its `irqs_save` returned: a table that has only one of them is refused with `TLBKIT_STATUS_NO_FUNCTION`.
+TLBKIT_MUST_USE enum tlbkit_status tlbkit_x86_fill(struct tlbkit_hardware_ops *ops);
 #endif
 
 #ifdef __cplusplus

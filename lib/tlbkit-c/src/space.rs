@@ -105,10 +105,10 @@ unsafe fn end(
     stayed
 }
 
-/// Gives the space a PCID that all CPUs share, so that INVLPGB reaches it everywhere, like `use_global_asid`. The policy
-/// does so by itself for a space whose flush has interrupted enough CPUs; a kernel that knows earlier asks. It keeps
-/// the PCID until `tlbkit_space_destroy`. `pcid` becomes that PCID, or 0 if it has none: if the machine has no INVLPGB,
-/// if the policy says `broadcast=off`, or if all are taken. Interrupts on.
+/// Gives the space a PCID that all CPUs share, so that INVLPGB reaches it everywhere, like `use_global_asid`. The
+/// policy does so by itself for a space whose flush has interrupted enough CPUs; a kernel that knows earlier asks. It
+/// keeps the PCID until `tlbkit_space_destroy`. `pcid` becomes that PCID, or 0 if it has none: if the machine has no
+/// INVLPGB, if the policy says `broadcast=off`, or if all are taken. Interrupts on.
 #[cfg(feature = "broadcast")]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_share_pcid(

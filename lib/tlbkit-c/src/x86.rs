@@ -44,9 +44,9 @@ pub unsafe extern "C" fn tlbkit_x86_disable_tags() {
 }
 
 /// Sets those of the following functions of the table that are NULL: `write_cr3`, `invlpg`, `invpcid`, `toggle_pge`,
-/// `relax`, `irqs_enabled`, `irqs_save`, `irqs_restore`, `now_cycles`, `invlpgb`, `tlbsync`. The kernel sends IPIs itself. `irqs_save` and
-/// `irqs_restore` belong together, since only the kernel's own `irqs_restore` can interpret what its `irqs_save`
-/// returned: a table that has only one of them is refused with `TLBKIT_STATUS_NO_FUNCTION`.
+/// `relax`, `irqs_enabled`, `irqs_save`, `irqs_restore`, `now_cycles`, `invlpgb`, `tlbsync`. The kernel sends IPIs
+/// itself. `irqs_save` and `irqs_restore` belong together, since only the kernel's own `irqs_restore` can interpret
+/// what its `irqs_save` returned: a table that has only one of them is refused with `TLBKIT_STATUS_NO_FUNCTION`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_x86_fill(ops: *mut HardwareOps) -> Status {
     status_of(|| {

@@ -1,9 +1,9 @@
-//! CPUs that are not to be disturbed: each runs a program by itself, which hardly ever calls the kernel, while the others
-//! have the kernel map and unmap memory of its own.
+//! CPUs that are not to be disturbed: each runs a program by itself, which hardly ever calls the kernel, while the
+//! others have the kernel map and unmap memory of its own.
 //!
-//! What rteval, or a program that polls a device, does on Linux's isolated CPUs while the rest of the machine works. Each
-//! program is a process, so that nothing but flushes of kernel addresses concerns its CPU. One unit is one turn of a
-//! program on an isolated CPU.
+//! What rteval, or a program that polls a device, does on Linux's isolated CPUs while the rest of the machine works.
+//! Each program is a process, so that nothing but flushes of kernel addresses concerns its CPU. One unit is one turn of
+//! a program on an isolated CPU.
 
 use crate::os::{Os, Part};
 use crate::parameters::{MANY, MOST_TASKS};

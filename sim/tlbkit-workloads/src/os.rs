@@ -97,8 +97,8 @@ pub trait Os {
     /// Reads `pages` pages of the file `file` through a window of the kernel's own space: mapped, copied, unmapped.
     fn read_file(&self, file: u32, pages: u64);
 
-    /// Has the kernel map `pages` pages of its own, look at them and unmap them, as it does for the stack of a thread or
-    /// for code that it loads: a flush of kernel addresses, which concerns every CPU. A kernel that has no such call
+    /// Has the kernel map `pages` pages of its own, look at them and unmap them, as it does for the stack of a thread
+    /// or for code that it loads: a flush of kernel addresses, which concerns every CPU. A kernel that has no such call
     /// reads a file through a window.
     fn renew_kernel_pages(&self, pages: u64) {
         self.read_file(0, pages);

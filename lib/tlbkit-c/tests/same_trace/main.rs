@@ -75,6 +75,7 @@ fn each_call_of_the_header_does_what_its_rust_call_does() {
 const ELSEWHERE: &[&str] = &[
     "count",
     "count_size",
+    "share_pcid",           // moves a space only where the feature `broadcast` has INVLPGB
     "defer_kernel_flushes", // with `do_deferred_flushes`: flushes only where the feature `isolated` has others defer
     "do_deferred_flushes",
     "gather_active_pages",

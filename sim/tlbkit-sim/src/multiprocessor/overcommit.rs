@@ -69,8 +69,8 @@ impl Multiprocessor {
         self.overcommit.as_ref().map_or(0, |host| host.cpus[cpu].away_until.get())
     }
 
-    /// The running CPU has waked up, and gets what is left of a slice: drawn evenly, as CPUs that wake up together are not
-    /// taken away together.
+    /// The running CPU has waked up, and gets what is left of a slice: drawn evenly, as CPUs that wake up together are
+    /// not taken away together.
     pub(super) fn lend_again(&self) {
         if let Some(host) = &self.overcommit {
             let left = 1 + host.random.borrow_mut().below(host.slice_cycles);

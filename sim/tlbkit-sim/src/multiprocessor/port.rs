@@ -230,8 +230,8 @@ impl Hardware for Port {
         self.machine.host_flush()
     }
 
-    /// KVM's way: a look at the word of each CPU, and a locked operation on those that say "preempted". The look hits, as
-    /// such a word hardly ever changes.
+    /// KVM's way: a look at the word of each CPU, and a locked operation on those that say "preempted". The look hits,
+    /// as such a word hardly ever changes.
     fn flush_by_host(&self, first: CpuId, cpus: u64, _what: HostExtent) -> u64 {
         let (machine, lines) = (self.machine, &self.machine.costs.lines);
         machine.sync(0);

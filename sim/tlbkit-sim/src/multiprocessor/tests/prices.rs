@@ -3,7 +3,7 @@
 //! twice, with the clock moving along, balances; this finds it.
 
 use tlbkit::sync::fence;
-use tlbkit::{Cr3, Event, Invpcid, Pcid, VirtAddr};
+use tlbkit::{Cr3, Event, Invlpgb, Invpcid, Pcid, VirtAddr};
 use tlbkit_arch::Pte;
 
 use super::*;
@@ -91,6 +91,22 @@ const PRICES: &[Price] = &[
         &[(Cause::Kernel, 1)],
         |machine, _| {
             with_port(machine, |port| port.toggle_pge());
+        },
+    ),
+    price(
+        "INVLPGB",
+        |it| &mut it.invlpgb,
+        &[(Cause::FlushSend, 1)],
+        |machine, _| {
+            with_port(machine, |port| port.invlpgb(Invlpgb::Single(Pcid(16))));
+        },
+    ),
+    price(
+        "TLBSYNC",
+        |it| &mut it.tlbsync,
+        &[(Cause::FlushWait, 1)],
+        |machine, _| {
+            with_port(machine, |port| port.tlbsync());
         },
     ),
     price(
@@ -307,6 +323,8 @@ fn each_price_has_its_test() {
     let Costs {
         // Those above.
         invlpg: _,
+        invlpgb: _,
+        tlbsync: _,
         cr3_flush: _,
         cr3_keep: _,
         cr4_pge_toggle: _,
