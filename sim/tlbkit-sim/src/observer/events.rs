@@ -327,6 +327,12 @@ impl Observer {
         self.count(|counters| counters.everything.count(lost));
     }
 
+    /// A CPU executes a CR3 write.
+    pub(crate) fn cr3_write(&self, mmu: &mut Mmu, write: impl FnOnce(&mut Mmu)) {
+        let lost = lost_by(mmu, write);
+        self.count(|counters| counters.cr3.count(lost));
+    }
+
     /// The host takes a CPU away.
     pub(crate) fn preempted_by_host(&self) {
         let mut counters = self.kernel.get();
@@ -337,12 +343,6 @@ impl Observer {
     /// A CPU executes INVLPGB.
     pub(crate) fn broadcast(&self) {
         self.count(|counters| counters.broadcasts += 1);
-    }
-
-    /// A CPU executes a CR3 write.
-    pub(crate) fn cr3_write(&self, mmu: &mut Mmu, write: impl FnOnce(&mut Mmu)) {
-        let lost = lost_by(mmu, write);
-        self.count(|counters| counters.cr3.count(lost));
     }
 
     /// The protocol says that something happened on the CPU; `local_cycles` is what the local halves of flushes have
