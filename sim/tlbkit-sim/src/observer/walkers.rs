@@ -143,8 +143,8 @@ impl Walkers {
         placement: Placement,
     ) -> bool {
         let outward = |from: u64, to: u64| {
-            let first = from >> shift << shift;
-            (first, (to - 1 >> shift) + 1 << shift)
+            let first = (from >> shift) << shift;
+            (first, (((to - 1) >> shift) + 1) << shift)
         };
         match placement {
             Placement::Together => {
@@ -173,7 +173,7 @@ impl Walkers {
 
 impl Walked {
     fn has_within(&self, root: PhysAddr, owner: u32, first: u64, bytes: u64) -> bool {
-        let regions = first >> REGION_SHIFT..first + bytes >> REGION_SHIFT;
+        let regions = (first >> REGION_SHIFT)..(first + bytes) >> REGION_SHIFT;
         self.regions.range((root.0, owner, regions.start)..(root.0, owner, regions.end)).next().is_some()
     }
 }
