@@ -562,7 +562,8 @@ mod tests {
     #[test]
     fn commands_and_interrupts_are_counted_once() {
         let none = IpiCounters::default();
-        let table: [(fn(&Observer), IpiCounters); 3] = [
+        type Row = (fn(&Observer), IpiCounters);
+        let table: [Row; 3] = [
             (|it| it.command_written(7), IpiCounters { commands: 1, pending_cycles: 7, ..none }),
             (Observer::wake_sent, IpiCounters { wakes_sent: 1, ..none }),
             (Observer::flush_interrupt_taken, IpiCounters { received: 1, ..none }),
