@@ -7,8 +7,8 @@ use crate::memory::{Frame, Memory};
 use crate::table::{self, Root};
 use core::ops::Range;
 use tlbkit::{
-    AddressSpace, Cpu, Hardware, Nested, PAGE_BYTES, PhysAddr, Reason, Scope, SharedDirty, Stride, TlbGather,
-    Translations, VirtAddr,
+    AddressSpace, Cpu, GracePeriods, Hardware, Nested, PAGE_BYTES, PhysAddr, Reason, Retired, Scope, SharedDirty,
+    Stride, TlbGather, Translations, VirtAddr,
 };
 
 /// Frames after which a sweep flushes and goes on: 512 pages and their page-table page, which is about what fits into a
@@ -230,6 +230,12 @@ impl<'a, H: Hardware, M: Memory, const N: usize> MmuGather<'a, H, M, N> {
         {
             self.inner.flush_everything();
         }
+    }
+
+    /// Retires what was recorded and the frames that are held.
+    pub(crate) fn retire(mut self, periods: &GracePeriods<'_>) -> Retired<HeldFrames<N>> {
+        self.apply_range_rule();
+        self.inner.retire(&self.cpu, periods)
     }
 
     pub(crate) fn finish(mut self) {

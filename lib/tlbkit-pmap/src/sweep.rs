@@ -9,7 +9,7 @@
 //! return before that flush (C-28): see `Pmap::end_sweep`.
 
 use crate::error::Error;
-use crate::gather::{MmuGather, SWEEP_FRAMES};
+use crate::gather::{HeldFrames, MmuGather, SWEEP_FRAMES};
 use crate::memory::{Frame, Memory};
 use crate::pmap::{Pmap, check_user_range, with_protection};
 use crate::pte;
@@ -17,7 +17,7 @@ use crate::region::Protection;
 use crate::table::{self, Entry, Found, USER_END};
 use core::ops::Range;
 use tlbkit::sync::Ordering;
-use tlbkit::{Cpu, Hardware, Isolation, Reason, Scope, Stride, TableFree};
+use tlbkit::{Cpu, GracePeriods, Hardware, Isolation, Reason, Retired, Scope, Stride, TableFree};
 use tlbkit_arch::Pte;
 
 /// What a sweep does to every leaf.
@@ -99,6 +99,23 @@ impl<S> Pmap<S> {
         gather.finish();
         // Release: partner is the Acquire above, on another CPU.
         self.sweeping.fetch_sub(1, Ordering::Release);
+    }
+
+    /// Ends an operation whose pages were given away: nobody is interrupted. The gather comes back if another operation
+    /// is under way, which must not find entries gone whose flush nobody waits for.
+    pub(crate) fn retire_sweep<'a, H: Hardware<Set = S>, M: Memory>(
+        &self,
+        gather: SweepGather<'a, H, M>,
+        periods: &GracePeriods<'_>,
+    ) -> Result<Retired<HeldFrames<SWEEP_FRAMES>>, SweepGather<'a, H, M>> {
+        // Acquire: as in `end_sweep`.
+        if self.sweeping.load(Ordering::Acquire) > 1 {
+            return Err(gather);
+        }
+        let retired = gather.retire(periods);
+        // Release: as in `end_sweep`.
+        self.sweeping.fetch_sub(1, Ordering::Release);
+        Ok(retired)
     }
 
     pub(crate) fn sweep_into<'a, H: Hardware<Set = S>, M: Memory>(

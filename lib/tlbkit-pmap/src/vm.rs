@@ -38,6 +38,8 @@ pub const USER_BASE: u64 = 1 << 22;
 pub struct Vm<'k, S = &'static [AtomicU64]> {
     pub(crate) pmap: Pmap<S>,
     pub(crate) regions: Regions,
+    /// Where nothing may be mapped yet, though nothing is mapped: see `retire.rs`.
+    pub(crate) withheld: Regions,
     pub(crate) lock: RwLock,
     pub(crate) kernel: &'k KernelMap<'k>,
     stage: AtomicU32,
@@ -62,7 +64,7 @@ impl<'k, S> Vm<'k, S> {
     ) -> Result<Self, Error> {
         let pmap = Pmap::new(tlb, mem, kernel.root(), token, set)?;
         let stage = AtomicU32::new(LIVE);
-        Ok(Self { pmap, regions: Regions::new(), lock: RwLock::new(), kernel, stage })
+        Ok(Self { pmap, regions: Regions::new(), withheld: Regions::new(), lock: RwLock::new(), kernel, stage })
     }
 
     /// The same space with `locks` as the locks of its last-level tables, instead of the
@@ -107,11 +109,24 @@ impl<'k, S> Vm<'k, S> {
     pub fn map_region<H: Hardware<Set = S>>(&self, cpu: &Cpu<'_, '_, H>, region: Region) -> Result<u64, Error> {
         let _guard = self.lock.write(cpu.hardware());
         let bytes = region.pages.checked_mul(PAGE_BYTES).filter(|bytes| *bytes > 0);
-        let gap = bytes.and_then(|bytes| self.regions.find_gap(USER_BASE, USER_END, bytes, region.stride.bytes()));
-        let first = gap.ok_or(Error::NoRoom { pages: region.pages })?;
+        let first =
+            bytes.and_then(|bytes| self.find_gap(bytes, region.stride)).ok_or(Error::NoRoom { pages: region.pages })?;
         self.regions.insert(Region { first, ..region })?;
         self.pmap.set_total_pages(self.pmap.total_pages() + region.pages);
         Ok(first)
+    }
+
+    /// The lowest address from which `bytes` bytes are free, and not withheld either.
+    fn find_gap(&self, bytes: u64, stride: Stride) -> Option<u64> {
+        let mut base = USER_BASE;
+        loop {
+            let first = self.regions.find_gap(base, USER_END, bytes, stride.bytes())?;
+            let free = self.withheld.find_gap(first, USER_END, bytes, stride.bytes())?;
+            if first == free {
+                return Some(first);
+            }
+            base = free;
+        }
     }
 
     /// Unmaps `pages` base pages from `va` on, and frees the page-table pages that only they used.
@@ -222,7 +237,7 @@ impl<'k, S> Vm<'k, S> {
         self.regions.find(va)
     }
 
-    fn regions_in<'r>(&'r self, range: &'r Range<u64>) -> impl Iterator<Item = Region> + 'r {
+    pub(crate) fn regions_in<'r>(&'r self, range: &'r Range<u64>) -> impl Iterator<Item = Region> + 'r {
         self.regions.iter().filter_map(|region| region.cut(range))
     }
 

@@ -87,6 +87,7 @@ pub use cpu::{Cpu, Tlb};
 pub use flush::batch::TlbBatch;
 pub use flush::gather::{Flushed, Scope, TlbGather};
 pub use flush::pending::Pending;
+pub use flush::retire::{GracePeriods, Passed, Retired};
 pub use flush::shootdown::OthersMustFlush;
 pub use flush::spared::Entered;
 pub use hardware::{
@@ -103,7 +104,7 @@ pub use policy::history::tables::{Foreign, Nested, SharedDirty, TableFree};
 pub use policy::text::{KEYS, Key, TextError};
 pub use policy::{
     Broadcast, Compare, CpuSetUpkeep, Isolation, Knobs, Lazy, LocalFlush, MAX_CEILING_PAGES, Policy, Preset, RangeRule,
-    Reason, Tags, UserFlush,
+    Reason, Tags, Unmapping, UserFlush,
 };
 pub use space::cpu_set::{AtomicCpuSet, Missing};
 pub use space::{AddressSpace, Destroyed, Generation, SpaceId, Translations};

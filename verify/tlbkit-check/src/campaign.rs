@@ -41,6 +41,10 @@ pub const GUEST: u64 = 1 << 34;
 const TO_ONE_GUEST: u64 = 8;
 /// The first seed of the family with INVLPGB, which runs the programs of all others and a few more.
 pub const BROADCAST: u64 = 1 << 35;
+/// The first seed of the family whose programs retire what they unmap.
+pub const RETIRE: u64 = 1 << 36;
+/// Seeds of the first family for each of that one.
+const TO_ONE_RETIRE: u64 = 8;
 
 impl Plan {
     /// What `seed` runs.
@@ -50,13 +54,14 @@ impl Plan {
         let policy = policies::draw(&mut draws);
         let features = features(draws.below(8));
         let late = late(draws.below(4));
-        if seed >= BROADCAST || self.program.is_some_and(Named::needs_broadcast) {
+        if (BROADCAST..RETIRE).contains(&seed) || self.program.is_some_and(Named::needs_broadcast) {
             return self.broadcast_scenario(seed, policy, late, &mut draws);
         }
         let (named, random): (&'static [Named], fn(u64) -> Program) = match seed {
             ..LATER => (named::ALL, Program::random),
             LATER..GUEST => (named::LATER, Program::random_later),
-            GUEST.. => (named::GUEST, Program::random_guest),
+            GUEST..RETIRE => (named::GUEST, Program::random_guest),
+            RETIRE.. => (named::RETIRE, Program::random_retiring),
         };
         let in_turn = seed.is_multiple_of(2).then(|| &named[(seed / 2) as usize % named.len()]);
         let program = self.program.or(in_turn).map_or_else(|| random(seed), Named::program);
@@ -163,14 +168,14 @@ pub fn seeds(plan: &Plan, first: u64, count: u64, threads: usize, progress: &(dy
 }
 
 /// Runs the seeds of all families: those of the first, then a quarter as many of the later one and of that with
-/// INVLPGB, and an eighth as many of the guests', unless the plan names one program.
+/// INVLPGB, and an eighth as many of the guests' and of that which retires, unless the plan names one program.
 #[must_use]
 pub fn families(plan: &Plan, first: u64, count: u64, threads: usize, progress: &(dyn Fn(u64) + Sync)) -> Report {
     let report = seeds(plan, first, count, threads, progress);
     if report.failure.is_some() || plan.program.is_some() || first >= LATER {
         return report;
     }
-    let others = [(LATER, TO_ONE_LATER), (GUEST, TO_ONE_GUEST), (BROADCAST, TO_ONE_LATER)];
+    let others = [(LATER, TO_ONE_LATER), (GUEST, TO_ONE_GUEST), (BROADCAST, TO_ONE_LATER), (RETIRE, TO_ONE_RETIRE)];
     others.into_iter().fold(report, |report, (family, to_one)| {
         if report.failure.is_some() {
             return report;

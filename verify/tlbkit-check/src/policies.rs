@@ -6,7 +6,7 @@
 use tlbkit::{
     Accounting, Batching, Broadcast, Compare, CpuSetUpkeep, FamilyShift, Foreign, History, Isolation, KernelSet,
     LargePageWalk, Lazy, LazyReferences, LocalFlush, Nested, PRESETS, Policy, RangeRule, SharedDirty, TableFree, Tags,
-    UserFlush,
+    Unmapping, UserFlush,
 };
 
 use crate::digest;
@@ -15,7 +15,12 @@ use tlbkit_arch::SplitMix64;
 /// A policy at random.
 pub(crate) fn draw(random: &mut SplitMix64) -> Policy {
     match random.below(2) {
-        0 => PRESETS[random.below(PRESETS.len() as u64) as usize].policy,
+        // Those that retire differ in nothing that the protocol knows of; without them each seed keeps its policy.
+        0 => {
+            let awaiting = || PRESETS.iter().filter(|preset| preset.policy.unmapping == Unmapping::Awaited);
+            let number = random.below(awaiting().count() as u64) as usize;
+            awaiting().nth(number).expect("fewer than there are").policy
+        }
         _ => point(random),
     }
 }
@@ -41,7 +46,20 @@ fn point(random: &mut SplitMix64) -> Policy {
     let (nested, shared_dirty) = overlaps(*random);
     let history = History { kernel_set, batching, table_free, foreign, accounting, nested, shared_dirty };
     let broadcast = Broadcast::Off;
-    Policy { tags, lazy, lazy_references, cpu_set, range, isolation, user_flush, local_flush, broadcast, history }
+    let unmapping = Unmapping::Awaited; // programs say what they retire
+    Policy {
+        tags,
+        lazy,
+        lazy_references,
+        cpu_set,
+        range,
+        isolation,
+        user_flush,
+        local_flush,
+        broadcast,
+        unmapping,
+        history,
+    }
 }
 
 /// The same on a machine with INVLPGB: it is used soon, so that short runs meet it.

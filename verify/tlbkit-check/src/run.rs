@@ -4,7 +4,7 @@ use std::cell::{OnceCell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tlbkit::sync::AtomicU64;
-use tlbkit::{AddressSpace, CpuState, Policy, Tlb};
+use tlbkit::{AddressSpace, CpuState, GracePeriods, Passed, Policy, Tlb};
 use tlbkit_pmap::KernelMap;
 
 use crate::finding::{Finding, Oracle};
@@ -66,7 +66,10 @@ pub(crate) fn run(scenario: &Scenario, chooser: Box<dyn Chooser>, log: Log) -> O
     let tlb = Tlb::new(&states, &matrix, kernel_map.root(), scenario.policy);
     name_words(&mut machine.borrow_mut(), &states, &matrix);
     let of_kernel = machine.borrow().memory.in_use().collect::<Vec<_>>();
-    let world = World::new(&machine, &tlb, &kernel_map, &spaces, &sets, Kernel::new(scenario.program.clone()));
+    let passed: Vec<_> = (0..cpus).map(|_| Passed::new()).collect();
+    let periods = GracePeriods::new(&passed);
+    let kernel = Kernel::new(scenario.program.clone());
+    let world = World::new(&machine, &tlb, &periods, &kernel_map, &spaces, &sets, kernel);
     observer::with_world_set(&world, || {
         execute::set_up(&world);
         run_fibers(&world, execute::cpu_body);

@@ -1,7 +1,7 @@
 //! What is explored: how many CPUs, under which policy, from where, and how much may happen.
 
 use tlbkit::{
-    Broadcast, CpuSetUpkeep, HostFlush, Isolation, Lazy, LazyReferences, LocalFlush, Policy, Tags, UserFlush,
+    Broadcast, CpuSetUpkeep, HostFlush, Isolation, Lazy, LazyReferences, LocalFlush, Policy, Tags, Unmapping, UserFlush,
 };
 
 use crate::deviation::Deviation;
@@ -102,6 +102,7 @@ fn kept() -> Policy {
         local_flush: LocalFlush::WhileRemote,
         isolation: Isolation::Off,
         broadcast: Broadcast::Off,
+        unmapping: Unmapping::Awaited,
         ..Policy::default()
     }
 }

@@ -154,6 +154,8 @@ pub(crate) const QUANTITIES: &[Quantity] = &[
     seldom(count("  to CPUs that the host had taken away", |o| o.ipis.to_preempted)),
     seldom(count("interrupts spared until the CPU entered the kernel", |o| o.flushes.spared_until_entry)),
     seldom(count("interrupts spared by the host", |o| o.flushes.spared_by_host)),
+    seldom(count("pages retired", |o| o.kernel.retired_pages)),
+    seldom(count("  the most of them held at a time", |o| o.kernel.held_pages_most)),
     always(count("flushes", |o| o.flushes.flushes)),
     seldom(count("  INVLPGB executed for them", |o| o.flushes.broadcasts)),
     count("  other CPUs of the set left alone", |o| o.flushes.left_alone),

@@ -6,7 +6,7 @@ use loom::cell::UnsafeCell;
 use tlbkit::sync::AtomicU64;
 use tlbkit::{
     AddressSpace, Broadcast, Compare, CpuSetUpkeep, CpuState, History, Isolation, Lazy, LazyReferences, LocalFlush,
-    Policy, RangeRule, SpaceToken, Tags, Tlb, UserFlush,
+    Policy, RangeRule, SpaceToken, Tags, Tlb, Unmapping, UserFlush,
 };
 use tlbkit_pmap::{KernelMap, Vm};
 
@@ -24,6 +24,7 @@ pub(crate) const POLICY: Policy = Policy {
     user_flush: UserFlush::Invpcid,
     local_flush: LocalFlush::WhileRemote,
     broadcast: Broadcast::Off,
+    unmapping: Unmapping::Awaited,
     history: History::NONE,
 };
 

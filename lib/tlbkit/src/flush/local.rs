@@ -93,17 +93,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         match request.space {
             SpaceId::KERNEL => return self.flush_kernel(&request, irqs),
             // A batch: whatever runs here is brought up to its newest generation.
-            SpaceId::LOADED if !presence.is_lazy() => {
-                let stamp = self.with_space_of(self.loaded_token(), AddressSpace::stamp);
-                if self.has_broadcast() && self.follow(stamp) {
-                    return;
-                }
-                let newest = self.generation_in(stamp);
-                if self.state.asids.generation(self.asid()) == newest {
-                    return self.hardware.event(Event::AlreadyCurrent);
-                }
-                return self.flush_whole_space(newest, request.needs, irqs);
-            }
+            SpaceId::LOADED if !presence.is_lazy() => return self.catch_up(request.needs, irqs),
             // What is held in lazy TLB mode is left alone, unless page-table pages are freed: this CPU must not walk
             // them any more.
             SpaceId::LOADED => {
@@ -130,6 +120,20 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         if request.needs(Needs::GLOBAL) {
             self.flush_all_and_globals(irqs);
         }
+    }
+
+    /// Brings the space that runs here up to its newest generation.
+    #[inline(always)]
+    pub(crate) fn catch_up(&self, needs: Needs, irqs: &IrqsOff) {
+        let stamp = self.with_space_of(self.loaded_token(), AddressSpace::stamp);
+        if self.has_broadcast() && self.follow(stamp) {
+            return;
+        }
+        let newest = self.generation_in(stamp);
+        if self.state.asids.generation(self.asid()) == newest {
+            return self.hardware.event(Event::AlreadyCurrent);
+        }
+        self.flush_whole_space(newest, needs, irqs);
     }
 
     /// Flushes kernel addresses, under every PCID of this CPU. Without isolation kernel entries are global, unless the

@@ -18,6 +18,7 @@
 //! | `broadcast.rs` | INVLPGB in the place of all of this, for spaces and kernel addresses that it reaches |
 //! | `wait.rs` | waiting for the answers, and CPUs that are late or go offline meanwhile |
 //! | `pending.rs` | [`Pending`](pending::Pending): flushes that are issued now and waited for later |
+//! | `retire.rs` | frames that come back after a grace period, for which nobody is interrupted |
 //! | `owed.rs`, `targets.rs` | which spaces still have deferred flushes; whom a batch concerns |
 //!
 //! **The race** between the initiator and a CPU that loads the space is drawn in `space/mod.rs`: it decides which CPUs
@@ -50,6 +51,7 @@ pub(crate) mod matrix;
 pub(crate) mod owed;
 pub(crate) mod pending;
 pub(crate) mod request;
+pub(crate) mod retire;
 pub(crate) mod shootdown;
 pub(crate) mod spared;
 mod targets;

@@ -126,6 +126,16 @@ pub enum Broadcast {
     },
 }
 
+/// Whether a kernel waits for the flush of what a program gives away with its addresses. `tlbkit-pmap` and the simulated
+/// kernel ask for it; the protocol does what its caller calls.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unmapping {
+    /// It waits, as for every flush.
+    Awaited,
+    /// Private pages are retired: frames and addresses come back after a grace period ([`crate::GracePeriods`]).
+    Retired,
+}
+
 /// A point in the space of all these choices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs, reason = "each field is documented at its type")]
@@ -139,6 +149,7 @@ pub struct Policy {
     pub user_flush: UserFlush,
     pub local_flush: LocalFlush,
     pub broadcast: Broadcast,
+    pub unmapping: Unmapping,
     pub history: History,
 }
 
@@ -227,6 +238,7 @@ pub(crate) const TLBKIT: Preset = Preset {
         user_flush: UserFlush::Invpcid,
         local_flush: LocalFlush::WhileRemote,
         broadcast: Broadcast::From { cpus: 3 },
+        unmapping: Unmapping::Awaited,
         history: History::NONE,
     },
 };

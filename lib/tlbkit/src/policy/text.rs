@@ -12,7 +12,7 @@ use super::history::text as history;
 use super::words::{Put, Word, number, put_word, value_of};
 use super::{
     Broadcast, Compare, CpuSetUpkeep, Isolation, Lazy, LocalFlush, MAX_CEILING_PAGES, Policy, RangeRule, Tags,
-    UserFlush,
+    Unmapping, UserFlush,
 };
 use crate::cpu::asid::MAX_ASIDS;
 
@@ -62,6 +62,10 @@ pub const KEYS: &[Key] = &[
     key("user_flush", "invpcid, cr3"),
     key("local", "before, while"),
     key("broadcast", "off, or 1 to 8192 CPUs that a flush interrupts before its space moves to INVLPGB"),
+    key(
+        "unmap",
+        "awaited, retired: whether munmap waits for its flush, or leaves frames and addresses to a grace period",
+    ),
     key("lazy_refs", "awaited, shot-down, counted"),
     key("stats", "on, off"),
     key("nested", "range, everything: what the end of a sweep flushes while another one of the space is under way"),
@@ -69,6 +73,7 @@ pub const KEYS: &[Key] = &[
 ];
 
 const LAZY: &[Word<Lazy>] = &[("off", Lazy::Off), ("once", Lazy::InterruptOnce), ("skip", Lazy::SkipUnlessTablesFreed)];
+const UNMAPPING: &[Word<Unmapping>] = &[("awaited", Unmapping::Awaited), ("retired", Unmapping::Retired)];
 const LAZY_REFERENCES: &[Word<LazyReferences>] = &[
     ("awaited", LazyReferences::Awaited),
     ("shot-down", LazyReferences::ShotDown),
@@ -169,6 +174,7 @@ impl Policy {
             "lazy_refs" if value == "counted" && !ENABLED => {
                 return Err(TextError::NeedsHistory(value));
             }
+            "unmap" => self.unmapping = value_of(UNMAPPING, value).ok_or(bad)?,
             "lazy_refs" => self.lazy_references = value_of(LAZY_REFERENCES, value).ok_or(bad)?,
             "set" => self.cpu_set = cpu_set(value).ok_or(bad)?,
             "ceiling" => {
@@ -227,6 +233,7 @@ impl Policy {
                 Broadcast::From { cpus } => put("broadcast", format_args!("{cpus}")),
             }?;
         }
+        put_word(put, "unmap", UNMAPPING, self.unmapping, base.unmapping)?;
         put_word(put, "lazy_refs", LAZY_REFERENCES, self.lazy_references, base.lazy_references)?;
         if ENABLED { history::changes(&self.history, &base.history, put) } else { Ok(()) }
     }

@@ -11,7 +11,7 @@ use loom::thread;
 use tlbkit::sync::Ordering;
 use tlbkit::{
     AddressSpace, CpuId, Cr3, Destroyed, Entered, Event, Features, Hardware, HostExtent, HostFlush, Invlpgb, Invpcid,
-    IrqsOff, Isolation, KernelFlushes, Late, Pcid, Reason, Scope, SpaceToken, Stride, TlbBatch, TlbGather,
+    IrqsOff, Isolation, KernelFlushes, Late, Pcid, Reason, Retired, Scope, SpaceToken, Stride, TlbBatch, TlbGather,
     Translations, VirtAddr,
 };
 
@@ -171,6 +171,33 @@ impl Cpu {
             let pages = pending.wait(&self.protocol()).into_frames();
             pages.iter().for_each(|&page| machine.tables[table].pages[page].frame.free());
         });
+    }
+
+    /// Takes the pages away and retires them: nobody is interrupted.
+    pub(crate) fn retire(&self, table: usize, pages: &[usize]) -> Retired<Vec<usize>> {
+        self.enter_kernel();
+        self.unhook(&self.machine, table, pages).retire(&self.protocol(), self.machine.periods())
+    }
+
+    /// The kernel is entered, or there is a tick.
+    pub(crate) fn pass(&self) {
+        self.quietly(|cpu, irqs| self.machine.periods().pass(&cpu, irqs));
+    }
+
+    /// Frees the frames if their grace period is over, so many turns long; then all CPUs are asked.
+    pub(crate) fn reclaim(&self, table: usize, mut retired: Retired<Vec<usize>>, turns: usize) {
+        self.enter_kernel();
+        let is_over = (0..turns).any(|_| {
+            let is_over = retired.is_over(&self.protocol(), self.machine.periods());
+            if !is_over {
+                thread::yield_now();
+            }
+            is_over
+        });
+        if is_over || turns == 0 {
+            let pages = retired.flush(&self.protocol(), self.machine.periods()).into_frames();
+            pages.iter().for_each(|&page| self.machine.tables[table].pages[page].frame.free());
+        }
     }
 
     /// Leaves what was issued to a task that goes on elsewhere: whoever moves a task orders what it did before.

@@ -6,8 +6,9 @@ use std::num::NonZeroU32;
 use self_cell::self_cell;
 use tlbkit::sync::AtomicU64;
 use tlbkit::{
-    AddressSpace, Broadcast, Compare, CpuSetUpkeep, CpuState, Features, History, HostFlush, Isolation, KernelFlushes,
-    Late, Lazy, LazyReferences, LocalFlush, PhysAddr, Policy, RangeRule, SpaceToken, Tags, Tlb, UserFlush,
+    AddressSpace, Broadcast, Compare, CpuSetUpkeep, CpuState, Features, GracePeriods, History, HostFlush, Isolation,
+    KernelFlushes, Late, Lazy, LazyReferences, LocalFlush, Passed, PhysAddr, Policy, RangeRule, SpaceToken, Tags, Tlb,
+    UserFlush,
 };
 
 use crate::core::Core;
@@ -25,6 +26,7 @@ pub(crate) const POLICY: Policy = Policy {
     user_flush: UserFlush::Invpcid,
     local_flush: LocalFlush::WhileRemote,
     broadcast: Broadcast::Off,
+    unmapping: Unmapping::Awaited,
     history: History::NONE,
 };
 
@@ -71,6 +73,7 @@ impl Default for Setup {
 /// The memory that the kernel supplies, and what it chose.
 struct Storage {
     cpus: Vec<CpuState>,
+    passed: Vec<Passed>,
     matrix: Vec<AtomicU64>,
     spaces: u64,
     policy: Policy,
@@ -79,6 +82,7 @@ struct Storage {
 /// The protocol's objects in it.
 struct Protocol<'k> {
     tlb: Tlb<'k>,
+    periods: GracePeriods<'k>,
     spaces: Vec<AddressSpace<Vec<AtomicU64>>>,
 }
 
@@ -124,13 +128,14 @@ fn protocol(storage: &Storage) -> Protocol<'_> {
     let space =
         |table: u64| AddressSpace::new(tlb.fresh_id(), SpaceToken(table), PhysAddr(table << ROOT_SHIFT), zeros(words));
     let spaces = (1..=storage.spaces).map(space).collect();
-    Protocol { tlb, spaces }
+    Protocol { tlb, periods: GracePeriods::new(&storage.passed), spaces }
 }
 
 impl Machine {
     pub(crate) fn new(setup: Setup, cpus: usize) -> Self {
         let storage = Storage {
             cpus: (0..cpus).map(|_| CpuState::new()).collect(),
+            passed: (0..cpus).map(|_| Passed::new()).collect(),
             matrix: zeros(Tlb::matrix_words(cpus)),
             spaces: setup.spaces as u64,
             policy: setup.policy,
@@ -152,6 +157,10 @@ impl Machine {
 
     pub(crate) fn tlb(&self) -> &Tlb<'_> {
         &self.kernel.borrow_dependent().tlb
+    }
+
+    pub(crate) fn periods(&self) -> &GracePeriods<'_> {
+        &self.kernel.borrow_dependent().periods
     }
 
     /// The space whose pages table `table` holds.

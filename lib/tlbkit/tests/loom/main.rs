@@ -40,6 +40,7 @@ mod kernel;
 mod lazy;
 mod leave;
 mod requests;
+mod retire;
 mod shared;
 mod slots;
 mod spared;

@@ -1,6 +1,6 @@
 //! The system calls of the simulated kernel, and the tasks that make them.
 
-use tlbkit::{Cpu, PAGE_BYTES};
+use tlbkit::{Cpu, PAGE_BYTES, Unmapping};
 use tlbkit_pmap::{USER_END, Withdrawal};
 use tlbkit_workloads::Task as Program;
 use tlbkit_workloads::calls::{self, TaskRandom};
@@ -11,6 +11,7 @@ use super::held_locks::HeldLocks;
 use super::memory::KernelMemory;
 use super::sched::Fate;
 use super::settings::LockWanted;
+use super::spaces::Ends;
 use super::state::Kernel;
 use super::task::{Affinity, Process, Task};
 use crate::error::RunError;
@@ -164,6 +165,27 @@ impl Calls {
         result
     }
 
+    /// Unmaps, and waits for the flush if the policy says so.
+    fn unmap_by_policy(
+        &self,
+        cpu: &Cpu<'_, 'static, Port>,
+        memory: KernelMemory,
+        va: u64,
+        pages: u64,
+    ) -> Result<(), tlbkit_pmap::Error> {
+        let Process { vm, retired, .. } = self.process;
+        if cpu.tlb().policy().unmapping == Unmapping::Awaited {
+            return vm.unmap(cpu, &memory, va, pages);
+        }
+        self.kernel.give_back_retired(self.process, Ends::No);
+        let retirement = vm.unmap_and_retire(cpu, &memory, self.machine.periods(), va, pages)?;
+        if let Some(retirement) = retirement {
+            self.kernel.observer().retired(retirement.pages());
+            retired.borrow_mut().push_back(retirement);
+        }
+        Ok(())
+    }
+
     fn expect<T>(&self, result: Result<T, tlbkit_pmap::Error>) -> T {
         result.unwrap_or_else(|error| match error {
             tlbkit_pmap::Error::OutOfMemory => self.kernel.fail_without_frame(),
@@ -190,7 +212,7 @@ impl Os for Calls {
     fn unmap(&self, va: u64, pages: u64) {
         self.expect(self.on_sweep((va, pages), Intent::GivesAway, LockWanted::MmapWrite, |cpu, memory, held| {
             held.downgrade();
-            let result = self.process.vm.unmap(cpu, &memory, va, pages);
+            let result = self.unmap_by_policy(cpu, memory, va, pages);
             self.kernel.observer().unmapped(self.process.space().root(), va, pages);
             result
         }));

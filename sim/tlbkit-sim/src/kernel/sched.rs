@@ -132,6 +132,7 @@ impl Kernel {
         self.observer().kernel_event(KernelEvent::Switch);
         self.observer().passed(cpu, Moment::Tick, processor.now());
         processor.advance_for(Cause::Kernel, machine.shared_cycles(cpu, machine.costs().context_switch));
+        machine.pass();
         processor.within(Cause::Switch, || {
             let irqs = IrqsOff::assume();
             let arrival = processor.arrival_of(|| {
@@ -208,6 +209,7 @@ impl Kernel {
             machine.with_cpu(machine.cpu(), |handle| handle.enter_kernel(&IrqsOff::assume()));
             machine.enable_interrupts();
         }
+        machine.pass_with_irqs_off();
     }
 
     /// From the kernel back to the program.

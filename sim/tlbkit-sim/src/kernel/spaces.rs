@@ -12,6 +12,17 @@ use super::vma_locks::VmaLocks;
 use crate::error::RunError;
 use crate::keep::{Keep, KeptWords};
 
+/// Whether the process that gives something back ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Ends {
+    No,
+    Yes,
+}
+
+/// So many retirements are kept before it is asked whether the oldest is over: each time that it is asked, every CPU
+/// flushes once more.
+const FEW_RETIRED: usize = 16;
+
 /// 16 KiB for each process that runs.
 const MOST_TABLE_LOCKS: usize = 256;
 
@@ -36,6 +47,7 @@ impl Kernel {
             table_locks,
             mmap_lock: RefCell::new(self.new_mmap_lock()),
             vma_locks: VmaLocks::default(),
+            retired: RefCell::default(),
             threads: Cell::new(0),
         }));
         let lent = process.get();
@@ -66,6 +78,26 @@ impl Kernel {
             let process = process.expect("only a space that was made has references");
             process.vm.reclaim(&KernelMemory(self));
         }
+    }
+
+    /// Gives back what the process has retired, as far as its grace periods are over, or all of it if it ends.
+    pub(super) fn give_back_retired(&'static self, process: &'static Process, ends: Ends) {
+        let (machine, memory) = (self.machine, KernelMemory(self));
+        let periods = machine.periods();
+        if ends == Ends::No && process.retired.borrow().len() < FEW_RETIRED {
+            return;
+        }
+        machine.with_cpu(machine.cpu(), |cpu| {
+            loop {
+                let Some(mut oldest) = process.retired.borrow_mut().pop_front() else { return };
+                if ends == Ends::No && !oldest.is_over(&cpu, periods) {
+                    // Another CPU may have retired more meanwhile, but nothing older.
+                    return process.retired.borrow_mut().push_front(oldest);
+                }
+                self.observer().given_back(oldest.pages());
+                oldest.finish(&cpu, &memory, periods, &process.vm);
+            }
+        });
     }
 
     /// A thread of the process ends on the running CPU; with the last one the space does.
@@ -100,6 +132,7 @@ impl Kernel {
         self.observer().begin_exit(here, process.space().root());
         self.machine.with_cpu(here, |cpu| process.vm.exit(&cpu, &memory));
         go_lazy();
+        self.give_back_retired(process, Ends::Yes);
         self.machine.with_cpu(here, |cpu| {
             let _freed_now_or_by_reclaim = process.vm.destroy(&cpu, &memory);
         });

@@ -2,9 +2,10 @@
 //! program's coroutine, the CPU where it runs, and the tasks that wait for its end.
 
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 
 use tlbkit::AddressSpace;
-use tlbkit_pmap::{TableLock, Vm};
+use tlbkit_pmap::{Retirement, TableLock, Vm};
 use tlbkit_workloads::calls::TaskRandom;
 
 use super::TaskIndex;
@@ -21,6 +22,8 @@ pub(super) struct Process {
     pub(super) table_locks: &'static [TableLock],
     pub(super) mmap_lock: RefCell<MmapLock>,
     pub(super) vma_locks: VmaLocks,
+    /// What was unmapped and has not come back, the oldest first.
+    pub(super) retired: RefCell<VecDeque<Retirement>>,
     /// Threads that have not ended.
     pub(super) threads: Cell<usize>,
 }

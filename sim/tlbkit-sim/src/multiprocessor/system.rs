@@ -5,7 +5,9 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use tlbkit::sync::AtomicU64;
-use tlbkit::{AddressSpace, Features, KernelFlushes, LazyReferences, SpaceToken, Tlb};
+use tlbkit::{
+    AddressSpace, Features, GracePeriods, IrqsOff, KernelFlushes, LazyReferences, SpaceToken, Tlb, Unmapping,
+};
 use tlbkit_machine::{Machine, Noise};
 
 use super::agenda::{Agenda, NEVER};
@@ -69,6 +71,7 @@ pub(crate) struct Multiprocessor {
     pub(super) processors: Vec<Processor>,
     pub(super) lines: RefCell<Lines>,
     pub(super) tlb: Tlb<'static>,
+    periods: GracePeriods<'static>,
     pub(super) flush_handler: FlushHandler,
     pub(super) observer: Observer,
     pub(super) defect: DefectCounter,
@@ -107,7 +110,12 @@ pub(crate) struct Multiprocessor {
 impl Multiprocessor {
     /// The machine of these settings, on which the protocol `tlb` runs, and which calls `flush_handler` for every flush
     /// interrupt.
-    pub(crate) fn new(settings: &MachineSettings<'_>, tlb: Tlb<'static>, flush_handler: FlushHandler) -> Self {
+    pub(crate) fn new(
+        settings: &MachineSettings<'_>,
+        tlb: Tlb<'static>,
+        periods: GracePeriods<'static>,
+        flush_handler: FlushHandler,
+    ) -> Self {
         let &MachineSettings {
             model,
             cpus,
@@ -130,6 +138,7 @@ impl Multiprocessor {
             processors: (0..cpus).map(|_| Processor::new(&config)).collect(),
             lines: RefCell::new(Lines::new(costs.lines, topology, cpus)),
             tlb,
+            periods,
             flush_handler,
             observer: Observer::new(cpus, sample_cycles),
             defect: DefectCounter::new(defect),
@@ -217,6 +226,27 @@ impl Multiprocessor {
     /// The protocol.
     pub(crate) fn tlb(&self) -> &Tlb<'static> {
         &self.tlb
+    }
+
+    /// The grace periods of what is retired.
+    pub(crate) fn periods(&self) -> &GracePeriods<'static> {
+        &self.periods
+    }
+
+    /// The running CPU, whose interrupts are off, flushes what was retired elsewhere, if this kernel retires anything.
+    pub(crate) fn pass(&'static self) {
+        if self.tlb.policy().unmapping == Unmapping::Retired {
+            self.with_cpu(self.cpu(), |handle| self.periods.pass(&handle, &IrqsOff::assume()));
+        }
+    }
+
+    /// The same with interrupts on.
+    pub(crate) fn pass_with_irqs_off(&'static self) {
+        if self.tlb.policy().unmapping == Unmapping::Retired {
+            self.running().disable_interrupts();
+            self.pass();
+            self.enable_interrupts();
+        }
     }
 
     /// The observer of the machine.

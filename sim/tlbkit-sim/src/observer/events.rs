@@ -53,6 +53,10 @@ pub struct KernelCounters {
     pub moves: u64,
     /// Processes and threads started.
     pub tasks: u64,
+    /// Pages that were retired.
+    pub retired_pages: u64,
+    /// The most of them that were held at a time.
+    pub held_pages_most: u64,
 }
 
 /// What the kernel does, once each.
@@ -109,6 +113,7 @@ pub(crate) struct Observer {
     sizes: RefCell<FlushSizes>,
     ipis: Cell<IpiCounters>,
     kernel: Cell<KernelCounters>,
+    held_pages: Cell<u64>,
     score: Cell<u64>,
     samples: Samples,
     cpus: RefCell<Vec<OnCpu>>,
@@ -127,6 +132,7 @@ impl Observer {
             sizes: RefCell::default(),
             ipis: Cell::default(),
             kernel: Cell::default(),
+            held_pages: Cell::new(0),
             score: Cell::new(0),
             samples: Samples::new(sample_cycles),
             cpus: RefCell::new(vec![OnCpu::default(); cpus]),
@@ -150,6 +156,21 @@ impl Observer {
         };
         *counter += 1;
         self.kernel.set(counters);
+    }
+
+    /// Pages were retired.
+    pub(crate) fn retired(&self, pages: u64) {
+        let held = self.held_pages.get() + pages;
+        self.held_pages.set(held);
+        let mut counters = self.kernel.get();
+        counters.retired_pages += pages;
+        counters.held_pages_most = counters.held_pages_most.max(held);
+        self.kernel.set(counters);
+    }
+
+    /// Retired pages were given back.
+    pub(crate) fn given_back(&self, pages: u64) {
+        self.held_pages.set(self.held_pages.get() - pages);
     }
 
     /// The benchmark counted so many units more, at `now`.

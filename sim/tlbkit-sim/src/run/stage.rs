@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use tlbkit::sync::{Observer as AtomicsObserver, set_observer};
-use tlbkit::{Accounting, CpuState, CpuStats, IrqsOff, Tlb};
+use tlbkit::{Accounting, CpuState, CpuStats, GracePeriods, IrqsOff, Passed, Tlb};
 use tlbkit_machine::MOST_CPUS;
 use tlbkit_pmap::KernelMap;
 
@@ -30,6 +30,7 @@ pub(crate) struct Stage {
     _map: Keep<KernelMap<'static>>,
     _states: Keep<[CpuState]>,
     stats: Keep<[CpuStats]>,
+    _passed: Keep<[Passed]>,
     _words: [KeptWords; 2],
 }
 
@@ -99,6 +100,8 @@ impl Stage {
         let counted = if run.policy.history.accounting == Accounting::On { run.cpus } else { 0 };
         let stats = Keep::new((0..counted).map(|_| CpuStats::new()).collect::<Box<[_]>>());
         let tlb = if counted > 0 { tlb.counting_into(stats.get()) } else { tlb };
+        let passed = Keep::new((0..run.cpus).map(|_| Passed::new()).collect::<Box<[_]>>());
+        let periods = GracePeriods::new(passed.get());
         let settings = MachineSettings {
             model: run.machine,
             cpus: run.cpus,
@@ -111,12 +114,21 @@ impl Stage {
             guests: run.guests,
             sample_cycles: run.sample_cycles,
         };
-        let machine = Keep::new(Box::new(Multiprocessor::new(&settings, tlb, answer_flush)));
+        let machine = Keep::new(Box::new(Multiprocessor::new(&settings, tlb, periods, answer_flush)));
         machine.get().mark_cpu_set(machine.get().tlb().kernel_set().words());
         let kernel = Kernel::new(machine.get(), phys, map.get(), run.kernel, run.seed, run.limit_cycles);
         let kernel = Keep::new(Box::new(kernel));
         let idle_fibers = Vec::new();
-        Ok(Self { idle_fibers, kernel, _machine: machine, _map: map, _states: states, stats, _words: words })
+        Ok(Self {
+            idle_fibers,
+            kernel,
+            _machine: machine,
+            _map: map,
+            _states: states,
+            stats,
+            _passed: passed,
+            _words: words,
+        })
     }
 
     fn act(&mut self, kernel: &'static Kernel, run: &Run<'_>) -> Result<RunOutcome, RunError> {

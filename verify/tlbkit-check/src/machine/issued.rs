@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use tlbkit::Pending;
 use tlbkit::sync::AtomicU64;
-use tlbkit_pmap::{Frame, Withdrawal};
+use tlbkit_pmap::{Frame, Retirement, Withdrawal};
 
 pub(crate) struct Issued<'k> {
     pub(crate) flush: IssuedFlush<'k>,
@@ -16,6 +16,8 @@ pub(crate) struct Issued<'k> {
 pub(crate) enum IssuedFlush<'k> {
     /// Some of the pages in `range` of `space`.
     OfSpace { withdrawal: Box<Withdrawal<'k, &'k [AtomicU64]>>, space: usize, range: Range<u64> },
+    /// The pages in `range` of `space`, which were retired.
+    Retired { retirement: Box<Retirement>, space: usize, range: Range<u64> },
     /// Some of a kernel window.
     OfKernel(Box<Pending<'k, &'k [AtomicU64], Vec<Frame>>>),
 }

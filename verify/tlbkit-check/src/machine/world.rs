@@ -3,8 +3,8 @@
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
 
-use tlbkit::Tlb;
 use tlbkit::sync::AtomicU64;
+use tlbkit::{GracePeriods, Tlb};
 use tlbkit_pmap::{KernelMap, Vm};
 
 use super::Machine;
@@ -18,6 +18,7 @@ pub(crate) type Space<'k> = Vm<'k, &'k [AtomicU64]>;
 pub(crate) struct World<'k> {
     pub(crate) machine: &'k RefCell<Machine>,
     pub(crate) tlb: &'k Tlb<'k>,
+    pub(crate) periods: &'k GracePeriods<'k>,
     pub(crate) kernel_map: &'k KernelMap<'k>,
     pub(crate) spaces: &'k [OnceCell<Space<'k>>],
     pub(crate) sets: &'k [AtomicU64],
@@ -33,12 +34,13 @@ impl<'k> World<'k> {
     pub(crate) fn new(
         machine: &'k RefCell<Machine>,
         tlb: &'k Tlb<'k>,
+        periods: &'k GracePeriods<'k>,
         kernel_map: &'k KernelMap<'k>,
         spaces: &'k [OnceCell<Space<'k>>],
         sets: &'k [AtomicU64],
         kernel: Kernel,
     ) -> Self {
         let issued = kernel.program.cpus.iter().map(|_| RefCell::default()).collect();
-        Self { machine, tlb, kernel_map, spaces, sets, issued, kernel, is_abandoned: Cell::new(false) }
+        Self { machine, tlb, periods, kernel_map, spaces, sets, issued, kernel, is_abandoned: Cell::new(false) }
     }
 }

@@ -196,7 +196,7 @@ mod tests {
     }
 
     kinds! {
-        Run, Idle, KernelTables, Map, Touch, Compute, Unmap, Protect, DontNeed, Evict, Withdraw, Settle, Poll, Adopt,
+        Run, Idle, KernelTables, Map, Touch, Compute, Unmap, Protect, DontNeed, Evict, Withdraw, Retire, Settle, Poll, Adopt,
         Forget, FlushHere, PassIds, Fork, Clear, Exit, GiantMap, GiantUnmap, Reenter, TreeEnter, TreeTake,
         TreeProtect, KernelTreeEnter, KernelTreeTake, OwnPage, KernelMap, KernelUnmap, KernelTake, KernelWithdraw,
         Borrow, Offline, Stop, Die, FaultAround, Ceiling, DeferUserFlush, Host, Isolate, Share
@@ -208,11 +208,12 @@ mod tests {
         Program::read_any(&mut Bytes::new(&bytes))
     }
 
-    /// All but one: in random programs spaces move to shared PCIDs by the policy, and the seeds keep their programs.
+    /// All but two: in random programs spaces move to shared PCIDs by the policy, what is unmapped is retired in a
+    /// family of its own, and the seeds keep their programs.
     #[test]
     fn bytes_reach_every_operation() {
         let reached: BTreeSet<_> = (0..1000).flat_map(|seed| drawn(seed).ops().collect::<Vec<_>>()).map(kind).collect();
-        assert_eq!(reached, KINDS.iter().copied().filter(|&kind| kind != "Share").collect());
+        assert_eq!(reached, KINDS.iter().copied().filter(|&kind| kind != "Share" && kind != "Retire").collect());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use tlbkit::{Hardware, PAGE_BYTES, SpaceToken, Stride, VirtAddr};
+use tlbkit::{Hardware, IrqsOff, PAGE_BYTES, SpaceToken, Stride, VirtAddr};
 use tlbkit_arch::entry_at;
 use tlbkit_pmap::{Backing, Eviction, Fault, Frame, KernelWindow, Memory, Protection, Pte, Region, USER_END, Vm, pte};
 
@@ -247,14 +247,23 @@ impl<'k> World<'k> {
         });
     }
 
+    /// The CPU passes, if the program retires anything: other programs keep the steps that their seeds had.
+    pub(super) fn pass(&self, handle: Protocol<'_, 'k, '_>, irqs: &IrqsOff) {
+        if self.kernel.retires {
+            self.periods.pass(&handle, irqs);
+        }
+    }
+
     fn leave_user(&self, cpu: usize) {
         self.with_cpu(cpu, |handle| {
             handle.hardware().with_irqs_off(|irqs| {
                 if self.machine.borrow().cpus[cpu].mode == Mode::Undisturbed {
-                    return self.catch_up(cpu, handle, irqs);
+                    self.catch_up(cpu, handle, irqs);
+                } else {
+                    self.set_mode(cpu, Mode::Kernel);
+                    handle.enter_kernel(irqs);
                 }
-                self.set_mode(cpu, Mode::Kernel);
-                handle.enter_kernel(irqs);
+                self.pass(handle, irqs);
             });
         });
     }

@@ -6,7 +6,7 @@ use std::ops::Range;
 use tlbkit::PAGE_BYTES;
 use tlbkit_pmap::KernelWindow;
 
-use super::{Program, Tree};
+use super::{Op, Program, Tree};
 use crate::digest::mix;
 
 /// How far a space has come to its end.
@@ -51,11 +51,14 @@ pub(crate) struct Kernel {
     /// CPUs that change a page of their own in one.
     tree_users: Cell<u32>,
     pub(super) busy: Cell<usize>,
+    /// The program retires something, so its CPUs pass.
+    pub(super) retires: bool,
 }
 
 impl Kernel {
     pub(crate) fn new(program: Program) -> Self {
         let (cpus, spaces) = (program.cpus.len(), program.spaces());
+        let retires = program.ops().any(|op| matches!(op, Op::Retire(..)));
         Self {
             program,
             runs: vec![Cell::new(None); cpus],
@@ -74,6 +77,7 @@ impl Kernel {
             trees: Default::default(),
             tree_users: Cell::new(0),
             busy: Cell::new(cpus),
+            retires,
         }
     }
 

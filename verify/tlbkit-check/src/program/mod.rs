@@ -17,6 +17,7 @@ pub mod named;
 mod outstanding;
 mod own;
 mod pages;
+mod retire;
 mod small;
 mod tasks;
 pub(crate) mod wind_up;
@@ -84,6 +85,8 @@ pub enum Op {
     Evict(u8, u8),
     /// Takes pages away and asks for their flush, under locks and with interrupts off; the wait comes later.
     Withdraw(u8, u8),
+    /// Unmaps pages and retires them: nobody is interrupted, and frames and addresses come back later.
+    Retire(u8, u8),
     /// Waits for what this CPU withdrew first.
     Settle,
     /// Asks whether what this CPU withdrew first is over, and goes on with it if so.

@@ -2,7 +2,7 @@
 
 pub use super::small::Named;
 use super::small::{named, shared};
-use super::{Access, Content, Op, Program, Rights, broadcast, guest, later, small};
+use super::{Access, Content, Op, Program, Rights, broadcast, guest, later, retire, small};
 use Access::{Read, Write};
 
 impl Named {
@@ -15,7 +15,7 @@ impl Named {
 
 /// All that have a name: those for random schedules, then those small enough for every schedule.
 pub fn all() -> impl Iterator<Item = &'static Named> {
-    ALL.iter().chain(LATER).chain(GUEST).chain(SMALL).chain(BROADCAST)
+    ALL.iter().chain(LATER).chain(GUEST).chain(SMALL).chain(BROADCAST).chain(RETIRE)
 }
 
 /// The program of this number on a machine with INVLPGB: every second one is about that.
@@ -37,6 +37,9 @@ pub const GUEST: &[Named] = guest::ALL;
 
 /// Those about INVLPGB, which seeds of the family with INVLPGB run in turn with the others.
 pub const BROADCAST: &[Named] = broadcast::ALL;
+
+/// Those about what is retired, which seeds of that family run in turn.
+pub const RETIRE: &[Named] = retire::ALL;
 
 /// More of them, small enough for all schedules.
 pub const SMALL: &[Named] = small::ALL;

@@ -15,6 +15,7 @@ impl<'k> World<'k> {
     pub(super) fn carry_out_issued(&self, cpu: usize, op: Op) -> bool {
         match op {
             Op::Withdraw(page, count) => self.withdraw(cpu, pages::range(page, count)),
+            Op::Retire(page, count) => self.retire(cpu, pages::range(page, count)),
             Op::Settle => self.settle(cpu),
             Op::Poll => self.poll(cpu),
             Op::Adopt => self.adopt(cpu),
@@ -55,6 +56,26 @@ impl<'k> World<'k> {
         self.leave_outstanding(cpu, IssuedFlush::OfSpace { withdrawal: Box::new(withdrawal), space, range });
     }
 
+    /// Unmaps `range` of what runs here. What is mapped there then is the old pages, until the retirement is finished.
+    fn retire(&self, cpu: usize, range: Range<u64>) {
+        let Some(space) = self.kernel.runs(cpu) else { return };
+        self.kernel.hold(space);
+        let vm = self.vm(space);
+        self.machine.borrow_mut().values.begin_change(space, &range);
+        self.machine.borrow_mut().begin("retire", Some(vm.space().root().0), 0..0);
+        let count = (range.end - range.start) / PAGE_BYTES;
+        let unmapped =
+            self.with_cpu(cpu, |handle| vm.unmap_and_retire(&handle, &self.bus(), self.periods, range.start, count));
+        if let Ok(Some(retirement)) = unmapped {
+            let flush = IssuedFlush::Retired { retirement: Box::new(retirement), space, range };
+            return self.leave_outstanding(cpu, flush);
+        }
+        // It waited, or did nothing.
+        self.machine.borrow_mut().end();
+        self.machine.borrow_mut().values.end_change(space, &range);
+        self.kernel.unhold(space);
+    }
+
     /// The operation of `cpu` goes on when its flush is waited for.
     pub(super) fn leave_outstanding(&self, cpu: usize, flush: IssuedFlush<'k>) {
         let operation = self.machine.borrow_mut().suspend();
@@ -73,9 +94,12 @@ impl<'k> World<'k> {
         self.machine.borrow_mut().resume(issued.operation);
         let is_done = self.with_cpu(cpu, |handle| match &mut issued.flush {
             IssuedFlush::OfSpace { withdrawal, .. } => withdrawal.is_done(&handle),
+            IssuedFlush::Retired { retirement, .. } => retirement.is_over(&handle, self.periods),
             IssuedFlush::OfKernel(pending) => pending.is_done(&handle),
         });
-        if is_done {
+        if is_done && matches!(issued.flush, IssuedFlush::Retired { .. }) {
+            self.finish(cpu, issued); // it takes the lock of the regions
+        } else if is_done {
             self.with_cpu(cpu, |handle| handle.hardware().with_irqs_off(|_| self.finish(cpu, issued)));
         } else {
             issued.operation = self.machine.borrow_mut().suspend();
@@ -105,6 +129,13 @@ impl<'k> World<'k> {
                 self.machine.borrow_mut().values.end_change(space, &range);
                 self.kernel.unhold(space);
             }
+            IssuedFlush::Retired { retirement, space, range } => {
+                let vm = self.vm(space);
+                self.with_cpu(cpu, |handle| retirement.finish(&handle, &self.bus(), self.periods, vm));
+                self.machine.borrow_mut().end();
+                self.machine.borrow_mut().values.end_change(space, &range);
+                self.kernel.unhold(space);
+            }
             IssuedFlush::OfKernel(pending) => {
                 let frames = self.with_cpu(cpu, |handle| pending.wait(&handle).into_frames());
                 frames.into_iter().for_each(|frame| self.bus().put(frame));
@@ -118,7 +149,7 @@ impl<'k> World<'k> {
         let Some(issued) = self.issued[cpu].borrow_mut().pop_back() else { return };
         self.machine.borrow_mut().abandon(issued.operation);
         self.kernel.set_forgot();
-        if let IssuedFlush::OfSpace { space, .. } = issued.flush {
+        if let IssuedFlush::OfSpace { space, .. } | IssuedFlush::Retired { space, .. } = issued.flush {
             self.kernel.unhold(space);
         }
     }

@@ -23,7 +23,10 @@ impl<'k> World<'k> {
         self.kernel.set_runs(cpu, Some(space));
         self.machine.borrow_mut().begin("switch", None, 0..0);
         self.with_cpu(cpu, |handle| {
-            handle.hardware().with_irqs_off(|irqs| handle.switch_to(self.vm(space).space(), irqs));
+            handle.hardware().with_irqs_off(|irqs| {
+                self.pass(handle, irqs);
+                handle.switch_to(self.vm(space).space(), irqs);
+            });
         });
         self.machine.borrow_mut().end();
         left.into_iter().for_each(|left| self.kernel.unhold(left));

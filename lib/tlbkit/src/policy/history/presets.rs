@@ -4,7 +4,8 @@ use super::ENABLED;
 use super::choices::{Accounting, Batching, FamilyShift, History, KernelSet, LargePageWalk, LazyReferences};
 use super::tables::{Foreign, Nested, SharedDirty, TableFree};
 use crate::policy::{
-    Broadcast, Compare, CpuSetUpkeep, Isolation, Lazy, LocalFlush, Policy, Preset, RangeRule, TLBKIT, Tags, UserFlush,
+    Broadcast, Compare, CpuSetUpkeep, Isolation, Lazy, LocalFlush, Policy, Preset, RangeRule, TLBKIT, Tags, Unmapping,
+    UserFlush,
 };
 
 const fn ceiling(pages: u32, compare: Compare) -> RangeRule {
@@ -27,6 +28,7 @@ const LINUX_3_4: Policy = Policy {
     user_flush: UserFlush::Invpcid,
     local_flush: LocalFlush::BeforeRemote,
     broadcast: Broadcast::Off,
+    unmapping: Unmapping::Awaited,
     history: PLAIN,
 };
 const LINUX_3_13: Policy = Policy {
@@ -174,6 +176,13 @@ const ALL: &[Preset] = &[
             ..LINUX_3_4
         },
     },
+    Preset {
+        name: "latr",
+        description: "our own default, and munmap of private pages waits for nobody (LATR, 2018): frames and addresses \
+            come back when each CPU has entered the kernel; its ring of requests is expressed as generations, so that \
+            who is late flushes the whole space; MADV_DONTNEED waits, as its addresses stay",
+        policy: Policy { unmapping: Unmapping::Retired, ..TLBKIT.policy },
+    },
 ];
 
 /// Their names, so that a build without the feature can say that it leaves them out, and not that there are none.
@@ -193,6 +202,7 @@ pub(crate) const PUBLISHED: &[&str] = &[
     "freebsd-14",
     "asterinas",
     "xnu",
+    "latr",
 ];
 
 #[cfg(all(test, feature = "history", not(loom)))]

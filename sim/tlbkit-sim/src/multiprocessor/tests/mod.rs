@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use tlbkit::sync::{Access, AtomicU64, Observer as AtomicsObserver, Ordering, set_observer};
-use tlbkit::{CpuId, CpuState, Hardware, Part as Met, PhysAddr, Policy, Tlb};
+use tlbkit::{CpuId, CpuState, GracePeriods, Hardware, Part as Met, PhysAddr, Policy, Tlb};
 use tlbkit_machine::{Machine, Noise};
 
 use super::agenda::NEVER;
@@ -98,7 +98,7 @@ fn play_to_the_end<R>(
         defect: Defect::None,
         sample_cycles: None,
     };
-    let mut machine = Box::new(Multiprocessor::new(&settings, tlb, does_nothing));
+    let mut machine = Box::new(Multiprocessor::new(&settings, tlb, GracePeriods::new(&[]), does_nothing));
     change(&mut machine);
     let kept = Keep::new(machine);
     let (machine, shared) = (kept.get(), Rc::new(Shared::default()));

@@ -1,0 +1,107 @@
+//! Frames that come back after a grace period: whoever passes has flushed, and nobody is interrupted.
+
+use crate::explore::{all_run_one_space, check};
+use crate::machine::Setup;
+
+fn setup() -> Setup {
+    Setup { preemptions: 2, ..Setup::default() }
+}
+
+/// The other CPU uses the page, passes, and uses it again: it is not freed under it.
+#[test]
+fn inv_6_what_is_retired_meets_a_cpu_that_passes() {
+    check(
+        setup(),
+        all_run_one_space,
+        [
+            |cpu| {
+                let retired = cpu.retire(1, &[0]);
+                cpu.reclaim(1, retired, 2);
+            },
+            |cpu| {
+                cpu.access(0);
+                cpu.pass();
+                cpu.access(0);
+                cpu.pass();
+            },
+        ],
+    );
+}
+
+/// A CPU that is on its way into the space, or out of it, is waited for.
+#[test]
+fn inv_2_what_is_retired_meets_a_switch() {
+    check(
+        Setup { spaces: 2, ..setup() },
+        |[_, cpu]| cpu.switch(2),
+        [
+            |cpu| {
+                let retired = cpu.retire(1, &[0]);
+                cpu.reclaim(1, retired, 2);
+            },
+            |cpu| {
+                cpu.switch(1);
+                cpu.access(0);
+                cpu.switch(2);
+                cpu.access(0);
+            },
+        ],
+    );
+}
+
+/// A CPU that idles need not pass, and comes back.
+#[test]
+fn inv_5_what_is_retired_meets_a_lazy_cpu_that_comes_back() {
+    check(
+        setup(),
+        all_run_one_space,
+        [
+            |cpu| {
+                let retired = cpu.retire(1, &[0]);
+                cpu.reclaim(1, retired, 1);
+            },
+            |cpu| {
+                cpu.lazy();
+                cpu.switch(1);
+                cpu.access(0);
+            },
+        ],
+    );
+}
+
+/// Two retire in one epoch, and each asks: who has passed for one has for the other.
+#[test]
+fn inv_6_two_that_are_retired_share_an_epoch() {
+    check(
+        Setup { pages: 2, ..setup() },
+        all_run_one_space,
+        [
+            |cpu| {
+                let retired = cpu.retire(1, &[0]);
+                cpu.access(1);
+                cpu.reclaim(1, retired, 1);
+            },
+            |cpu| {
+                let retired = cpu.retire(1, &[1]);
+                cpu.access(0);
+                cpu.reclaim(1, retired, 1);
+            },
+        ],
+    );
+}
+
+/// Who cannot wait asks everybody.
+#[test]
+fn inv_6_what_is_retired_is_flushed_when_memory_is_low() {
+    check(
+        setup(),
+        all_run_one_space,
+        [
+            |cpu| {
+                let retired = cpu.retire(1, &[0]);
+                cpu.reclaim(1, retired, 0);
+            },
+            |cpu| (0..2).for_each(|_| cpu.access(0)),
+        ],
+    );
+}
