@@ -19,6 +19,7 @@ pub mod properties;
 mod protocol;
 mod ready;
 pub mod request;
+pub mod retire;
 mod ring;
 pub mod rules;
 mod shared;

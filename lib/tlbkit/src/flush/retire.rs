@@ -14,7 +14,7 @@
 //! ```text
 //!   CPU that gives away (retire)               CPU that passes (pass)            CPU that asks (is_over)
 //!   change the PTE; advance the generation     is the epoch another one than
-//!   fence(SeqCst)                              it has passed?       (Acquire)
+//!   fence(SeqCst)                              it has passed?
 //!   after := epoch                             if so: fence(SeqCst)              epoch: after -> after + 1
 //!                                              read the generation; if it is     does a CPU run anything? (Acquire)
 //!                                              newer: flush all of the space     has it passed `after`?   (Acquire)
@@ -95,9 +95,8 @@ impl<'k> GracePeriods<'k> {
     #[inline]
     pub fn pass<H: Hardware>(&self, cpu: &Cpu<'_, '_, H>, irqs: &IrqsOff) {
         let own = &self.passed[cpu.id().0 as usize].0;
-        // Acquire: orders nothing by itself; the fence in `pass_epoch` does.
-        let epoch = self.epoch.load(Ordering::Acquire);
-        // Relaxed: this CPU alone writes it.
+        // Relaxed, both: ordered by the fence in `pass_epoch`; and this CPU alone writes what it has passed.
+        let epoch = self.epoch.load(Ordering::Relaxed);
         if own.load(Ordering::Relaxed) != epoch {
             Self::pass_epoch(own, epoch, cpu, irqs);
         }
@@ -119,9 +118,8 @@ impl<'k> GracePeriods<'k> {
 
     /// True if no CPU can use what was retired when the epoch was `after`. Ends that epoch, if it has not ended.
     fn is_over<H: Hardware>(&self, after: u64, cpu: &Cpu<'_, '_, H>) -> bool {
-        // Release: what was retired before is seen by whoever passes; the fences do the rest. Relaxed if it fails: then
-        // it ended before.
-        let _it_ended_before = self.epoch.compare_exchange(after, after + 1, Ordering::Release, Ordering::Relaxed);
+        // Relaxed: the fences of `advance` and `pass_epoch` order what was retired. If it fails it ended before.
+        let _it_ended_before = self.epoch.compare_exchange(after, after + 1, Ordering::Relaxed, Ordering::Relaxed);
         cpu.tlb().cpus.iter().zip(self.passed).all(|(state, passed)| {
             // Acquire: partner is the Release that enters lazy TLB mode or goes offline: what that CPU did is over.
             let seen = Presence(state.presence.load(Ordering::Acquire));

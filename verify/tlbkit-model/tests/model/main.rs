@@ -3,3 +3,4 @@
 mod document;
 mod entry;
 mod explore;
+mod retire;

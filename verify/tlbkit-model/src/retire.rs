@@ -1,0 +1,364 @@
+//! The handshake of `lib/tlbkit/src/flush/retire.rs`, in a separate model: two owners retire a page each and free it
+//! when its grace period is over, while two CPUs use the pages, pass, idle and come back.
+//!
+//! Each word that they share is memory behind a store buffer, as in the large model. A CPU caches what is mapped as
+//! early as it can, and keeps it until it flushes. The generation is a locked addition, as it is a full barrier.
+
+use stateright::{Checker, Expectation, HasDiscoveries, Model, Property};
+
+/// One mistake.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Mistake {
+    /// An owner reads the epoch before it advances the generation.
+    EpochFirst,
+    /// A CPU that has passed in the same epoch counts.
+    SameEpochCounts,
+    /// A CPU that is on its way into the space counts as one that idles.
+    SkipsSwitching,
+    /// A CPU passes without a flush.
+    PassesWithoutFlush,
+    /// A CPU says that it has passed before it flushes.
+    PassesEarly,
+    /// A CPU reads the generation before the epoch.
+    GenerationFirst,
+    /// A CPU comes back before others can see that it does.
+    ReturnUnfenced,
+    /// One CPU that has passed is enough.
+    AsksOne,
+}
+
+impl Mistake {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::EpochFirst,
+        Self::SameEpochCounts,
+        Self::SkipsSwitching,
+        Self::PassesWithoutFlush,
+        Self::PassesEarly,
+        Self::GenerationFirst,
+        Self::ReturnUnfenced,
+        Self::AsksOne,
+    ];
+}
+
+const OWNERS: usize = 2;
+const USERS: usize = 2;
+/// How often each CPU passes, and how often the one that does idles.
+const PASSES: u8 = 1;
+const IDLES: u8 = 1;
+const IDLER: usize = 1;
+
+/// What a CPU publishes of itself.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Presence {
+    Running,
+    Lazy,
+    Switching,
+}
+
+/// A store of a CPU on its way.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Store {
+    Presence(Presence),
+    Passed(u8),
+}
+
+/// The next step of an owner.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Owner {
+    Change,
+    Advance,
+    ReadEpoch,
+    EndEpoch,
+    /// Looks at the presence of this CPU.
+    Look(usize),
+    /// It does not idle: looks at what it has passed.
+    LookPassed(usize),
+    Free,
+    Over,
+}
+
+/// The next steps of a CPU.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Step {
+    ReadEpoch,
+    Fence,
+    ReadGeneration,
+    Flush,
+    SayPassed,
+    Say(Presence),
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct User {
+    presence: Presence,
+    passed: u8,
+    own_presence: Presence,
+    own_passed: u8,
+    buffer: Vec<Store>,
+    steps: Vec<Step>,
+    epoch: u8,
+    newest: u8,
+    held: u8,
+    is_cached: [bool; OWNERS],
+    passes: u8,
+    idles: u8,
+}
+
+/// All of it.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct State {
+    epoch: u8,
+    generation: u8,
+    is_there: [bool; OWNERS],
+    is_freed: [bool; OWNERS],
+    owners: [Owner; OWNERS],
+    /// An owner's change of its entry is on its way.
+    is_buffered: [bool; OWNERS],
+    after: [u8; OWNERS],
+    users: [User; USERS],
+}
+
+/// What can happen.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Action {
+    /// An owner goes on.
+    Owner(usize),
+    /// Its change reaches memory.
+    DrainOwner(usize),
+    /// A CPU takes its next step.
+    Step(usize),
+    /// Its oldest store reaches memory.
+    Drain(usize),
+    /// It passes.
+    Pass(usize),
+    /// It idles, or comes back.
+    Turn(usize),
+}
+
+/// The handshake.
+#[derive(Clone, Copy, Debug)]
+pub struct Retiring {
+    /// The mistake in it, if there is one.
+    pub mistake: Option<Mistake>,
+}
+
+impl Retiring {
+    fn has(&self, mistake: Mistake) -> bool {
+        self.mistake == Some(mistake)
+    }
+
+    fn own(&self, state: &mut State, by: usize) {
+        let early = self.has(Mistake::EpochFirst);
+        state.owners[by] = match state.owners[by] {
+            Owner::Change => {
+                state.is_buffered[by] = true;
+                if early { Owner::ReadEpoch } else { Owner::Advance }
+            }
+            Owner::Advance => {
+                state.generation += 1;
+                if early { Owner::EndEpoch } else { Owner::ReadEpoch }
+            }
+            Owner::ReadEpoch => {
+                state.after[by] = state.epoch;
+                if early { Owner::Advance } else { Owner::EndEpoch }
+            }
+            Owner::EndEpoch => {
+                state.epoch = state.epoch.max(state.after[by] + 1);
+                Owner::Look(0)
+            }
+            Owner::Look(user) => match state.users[user].presence {
+                Presence::Lazy => self.passed(user),
+                Presence::Switching if self.has(Mistake::SkipsSwitching) => self.passed(user),
+                _ => Owner::LookPassed(user),
+            },
+            Owner::LookPassed(user) => {
+                let (passed, after) = (state.users[user].passed, state.after[by]);
+                let is_enough = passed > after || self.has(Mistake::SameEpochCounts) && passed == after;
+                // It asks again, which is to wait.
+                if is_enough { self.passed(user) } else { Owner::Look(user) }
+            }
+            Owner::Free => {
+                state.is_freed[by] = true;
+                Owner::Over
+            }
+            Owner::Over => Owner::Over,
+        };
+    }
+
+    fn passed(&self, user: usize) -> Owner {
+        if user + 1 == USERS || self.has(Mistake::AsksOne) { Owner::Free } else { Owner::Look(user + 1) }
+    }
+
+    fn step(&self, state: &mut State, by: usize) {
+        let (epoch, generation, is_there) = (state.epoch, state.generation, state.is_there);
+        let user = &mut state.users[by];
+        match user.steps.pop() {
+            Some(Step::ReadEpoch) => {
+                user.epoch = epoch;
+                if user.epoch == user.own_passed {
+                    user.steps.clear(); // there is nothing to do
+                }
+            }
+            Some(Step::ReadGeneration) => user.newest = generation,
+            Some(Step::Flush) if user.held < user.newest => {
+                user.held = user.newest;
+                user.is_cached = is_there;
+            }
+            Some(Step::SayPassed) => {
+                user.own_passed = user.epoch;
+                user.buffer.push(Store::Passed(user.epoch));
+            }
+            Some(Step::Say(presence)) => {
+                user.own_presence = presence;
+                user.buffer.push(Store::Presence(presence));
+            }
+            Some(Step::Flush | Step::Fence) | None => {}
+        }
+    }
+
+    fn pass(&self, user: &mut User) {
+        user.passes += 1;
+        let mut steps = vec![Step::ReadEpoch, Step::Fence];
+        if user.own_presence == Presence::Running && !self.has(Mistake::PassesWithoutFlush) {
+            steps.extend([Step::ReadGeneration, Step::Flush]);
+        }
+        let said = if self.has(Mistake::PassesEarly) { 2 } else { steps.len() };
+        steps.insert(said, Step::SayPassed);
+        if self.has(Mistake::GenerationFirst) && steps.len() == 5 {
+            steps.swap(0, 2);
+        }
+        user.steps = steps.into_iter().rev().collect();
+    }
+
+    fn turn(&self, user: &mut User) {
+        user.steps = if user.own_presence == Presence::Running {
+            user.idles += 1;
+            vec![Step::Say(Presence::Lazy)]
+        } else {
+            let fence = (!self.has(Mistake::ReturnUnfenced)).then_some(Step::Fence);
+            let look = [Step::ReadGeneration, Step::Flush, Step::Say(Presence::Running)];
+            let steps: Vec<_> = [Step::Say(Presence::Switching)].into_iter().chain(fence).chain(look).collect();
+            steps.into_iter().rev().collect()
+        };
+    }
+}
+
+impl Model for Retiring {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        let user = User {
+            presence: Presence::Running,
+            passed: 0,
+            own_presence: Presence::Running,
+            own_passed: 0,
+            buffer: Vec::new(),
+            steps: Vec::new(),
+            epoch: 0,
+            newest: 1,
+            held: 1,
+            is_cached: [true; OWNERS],
+            passes: 0,
+            idles: 0,
+        };
+        vec![State {
+            epoch: 1,
+            generation: 1,
+            is_there: [true; OWNERS],
+            is_freed: [false; OWNERS],
+            owners: [Owner::Change; OWNERS],
+            is_buffered: [false; OWNERS],
+            after: [0; OWNERS],
+            users: [user.clone(), user],
+        }]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        for by in 0..OWNERS {
+            // Locked operations, and what comes after one, find an empty buffer.
+            let waits = state.is_buffered[by] && matches!(state.owners[by], Owner::Advance | Owner::EndEpoch);
+            if state.owners[by] != Owner::Over && !waits {
+                actions.push(Action::Owner(by));
+            }
+            if state.is_buffered[by] {
+                actions.push(Action::DrainOwner(by));
+            }
+        }
+        for (by, user) in state.users.iter().enumerate() {
+            match user.steps.last() {
+                Some(Step::Fence | Step::Flush) if !user.buffer.is_empty() => {}
+                Some(_) => actions.push(Action::Step(by)),
+                None => {
+                    if user.passes < PASSES {
+                        actions.push(Action::Pass(by));
+                    }
+                    if by == IDLER && (user.own_presence == Presence::Lazy || user.idles < IDLES) {
+                        actions.push(Action::Turn(by));
+                    }
+                }
+            }
+            if !user.buffer.is_empty() {
+                actions.push(Action::Drain(by));
+            }
+        }
+    }
+
+    fn next_state(&self, last: &State, action: Action) -> Option<State> {
+        let mut state = last.clone();
+        match action {
+            Action::Owner(by) => self.own(&mut state, by),
+            Action::DrainOwner(by) => (state.is_buffered[by], state.is_there[by]) = (false, false),
+            Action::Step(by) => self.step(&mut state, by),
+            Action::Drain(by) => match state.users[by].buffer.remove(0) {
+                Store::Presence(presence) => state.users[by].presence = presence,
+                Store::Passed(epoch) => state.users[by].passed = epoch,
+            },
+            Action::Pass(by) => self.pass(&mut state.users[by]),
+            Action::Turn(by) => self.turn(&mut state.users[by]),
+        }
+        Some(state)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always(USE, |_, state: &State| state.users.iter().all(|user| uses_nothing_freed(state, user))),
+            Property::sometimes("both are freed", |_, state: &State| state.is_freed == [true; OWNERS]),
+            Property::sometimes("one is freed while a CPU idles", |_, state: &State| {
+                state.is_freed.contains(&true) && state.users.iter().any(|user| user.presence == Presence::Lazy)
+            }),
+        ]
+    }
+}
+
+const USE: &str = "INV-6 a CPU that says that it runs reaches nothing that was freed";
+
+/// A handler may come between any two steps, and believes what the CPU says of itself (C-54).
+fn uses_nothing_freed(state: &State, user: &User) -> bool {
+    user.own_presence != Presence::Running || (0..OWNERS).all(|n| !state.is_freed[n] || !user.is_cached[n])
+}
+
+/// What the exploration of the handshake came to.
+#[derive(Debug)]
+pub struct Found {
+    /// Distinct states.
+    pub unique_states: usize,
+    /// The properties that do not hold, or are never seen.
+    pub broken: Vec<&'static str>,
+}
+
+/// Explores the handshake to its end.
+#[must_use]
+pub fn explore(mistake: Option<Mistake>) -> Found {
+    let finish = if mistake.is_some() { HasDiscoveries::AnyFailures } else { HasDiscoveries::All };
+    let model = Retiring { mistake };
+    let checker = model.checker().finish_when(finish).spawn_bfs().join();
+    let is_broken = |property: &Property<Retiring>| match property.expectation {
+        // An exploration that ends with its mistake has not seen all that can be.
+        Expectation::Sometimes => mistake.is_none() && checker.discovery(property.name).is_none(),
+        _ => checker.discovery(property.name).is_some(),
+    };
+    let broken = model.properties().iter().filter(|one| is_broken(one)).map(|one| one.name).collect();
+    Found { unique_states: checker.unique_state_count(), broken }
+}
