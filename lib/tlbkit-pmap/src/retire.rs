@@ -1,8 +1,8 @@
 //! Pages that a program has given away, and whose frames and addresses come back after a grace period
 //! ([`tlbkit::GracePeriods`]): an munmap that interrupts nobody.
 //!
-//! The addresses are withheld from [`Vm::map`] meanwhile, so that no CPU finds a new page by an old translation. No page
-//! table is freed: the next unmap beside them, or the end of the space, does that.
+//! The addresses are withheld from [`Vm::map`] meanwhile, so that no CPU finds an old page where there is a new one. No
+//! page table is freed: the next unmap beside them, or the end of the space, does that.
 
 use core::ops::Range;
 

@@ -126,8 +126,8 @@ pub enum Broadcast {
     },
 }
 
-/// Whether a kernel waits for the flush of what a program gives away with its addresses. `tlbkit-pmap` and the simulated
-/// kernel ask for it; the protocol does what its caller calls.
+/// Whether a kernel waits for the flush of what a program gives away with its addresses. The simulated kernel asks for
+/// it; the protocol does what its caller calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unmapping {
     /// It waits, as for every flush.

@@ -8,7 +8,7 @@ use tlbkit::sync::AtomicU64;
 use tlbkit::{
     AddressSpace, Broadcast, Compare, CpuSetUpkeep, CpuState, Features, GracePeriods, History, HostFlush, Isolation,
     KernelFlushes, Late, Lazy, LazyReferences, LocalFlush, Passed, PhysAddr, Policy, RangeRule, SpaceToken, Tags, Tlb,
-    UserFlush,
+    Unmapping, UserFlush,
 };
 
 use crate::core::Core;

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use tlbkit::{KEYS, PRESETS, Policy, TextError};
 
 /// Values of each key of the list, in its order: the ends of each range, and each word.
-const VALUES: [&[&str]; 21] = [
+const VALUES: [&[&str]; 22] = [
     &["off", "1", "15"],
     &["1", "15"],
     &["off", "once", "skip"],
@@ -22,6 +22,7 @@ const VALUES: [&[&str]; 21] = [
     &["invpcid", "cr3"],
     &["before", "while"],
     &["off", "1", "8192"],
+    &["awaited", "retired"],
     &["awaited", "shot-down", "counted"],
     &["on", "off"],
     &["range", "everything"],
