@@ -196,8 +196,8 @@ mod tests {
     }
 
     kinds! {
-        Run, Idle, KernelTables, Map, Touch, Compute, Unmap, Protect, DontNeed, Evict, Withdraw, Retire, Settle, Poll, Adopt,
-        Forget, FlushHere, PassIds, Fork, Clear, Exit, GiantMap, GiantUnmap, Reenter, TreeEnter, TreeTake,
+        Run, Idle, KernelTables, Map, Touch, Compute, Unmap, Protect, DontNeed, Evict, Withdraw, Retire, Settle, Poll,
+        Adopt, Forget, FlushHere, PassIds, Fork, Clear, Exit, GiantMap, GiantUnmap, Reenter, TreeEnter, TreeTake,
         TreeProtect, KernelTreeEnter, KernelTreeTake, OwnPage, KernelMap, KernelUnmap, KernelTake, KernelWithdraw,
         Borrow, Offline, Stop, Die, FaultAround, Ceiling, DeferUserFlush, Host, Isolate, Share
     }
