@@ -1,6 +1,6 @@
 //! The kernel that a preset stands for: all that is no field of its policy, as the protocol does not see it.
 //!
-//! Our own preset runs in a kernel like the newest Linux, with which it is compared. Where the kernel of a document
+//! Our own presets run in a kernel like the newest Linux, with which they are compared. Where the kernel of a document
 //! differs from that of the preset, the experiment's file says so.
 
 use anyhow::{Context, Result, bail, ensure};
@@ -31,7 +31,7 @@ impl Family {
             Some(Self::Linux(major.parse().ok()?, minor.parse().ok()?))
         };
         match preset.split_once('-') {
-            None if preset == "tlbkit" => Self::Tlbkit,
+            None if matches!(preset, "tlbkit" | "latr") => Self::Tlbkit,
             Some(("linux", rest)) => version(rest).unwrap_or(Self::Other),
             Some(("netbsd", _)) => Self::NetBsd,
             _ => Self::Other,
