@@ -73,7 +73,7 @@ pub struct Tlb<'k> {
 }
 
 impl<'k> Tlb<'k> {
-    /// Words of zeros that [`Tlb::new`] needs for `cpus` CPUs. Let them begin a cache line: then no two CPUs share a
+    /// Words of zeros that [`Tlb::new`] needs for `cpus` CPUs. Align them to a cache line: then no two CPUs share a
     /// line that others write to.
     #[must_use]
     pub const fn matrix_words(cpus: usize) -> usize {
@@ -81,14 +81,15 @@ impl<'k> Tlb<'k> {
     }
 
     const_unless_loom! {
-        /// A machine with one [`CpuState`] a possible CPU; `kernel_root` is the top-level table of the kernel's own
-        /// space.
+        /// The TLBs of a machine with one [`CpuState`] for each possible CPU. `matrix` holds
+        /// [`matrix_words`](Self::matrix_words) zeros, and `kernel_root` is the top-level table of the kernel's own
+        /// page tables.
         ///
         /// # Panics
         /// If `matrix` has fewer words than [`matrix_words`](Self::matrix_words); if the policy's number of ASIDs is
         /// not 1 to 15, or its interval between trims is neither 0 nor a power of two; if it asks for something that
-        /// only a build with the feature `history` can do; if `kernel_root` is not the address of a page. In a static
-        /// these do not compile.
+        /// only a build with the feature `history` can do; if `kernel_root` is not the address of a page. In a `static`
+        /// each of these is a compile error.
         #[must_use]
         pub fn new(cpus: &'k [CpuState], matrix: &'k [AtomicU64], kernel_root: PhysAddr, policy: Policy) -> Self {
             let _checked = policy.asids();

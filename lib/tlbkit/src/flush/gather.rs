@@ -96,7 +96,7 @@ pub struct TlbGather<'s, S, F> {
 }
 
 impl<'s, S, F> TlbGather<'s, S, F> {
-    /// An empty gather for `translations`; `frames`, an empty collection, is where it keeps frames.
+    /// An empty gather for `translations`, which keeps its frames in `frames`, an empty collection.
     pub const fn new(translations: Translations<'s, S>, frames: F) -> Self {
         Self { translations, recorded: Recorded::NOTHING, packet: Packet::EMPTY, frames: ManuallyDrop::new(frames) }
     }
@@ -155,7 +155,7 @@ impl<'s, S, F> TlbGather<'s, S, F> {
         self.range(cpu, va, 1, stride, scope, why);
     }
 
-    /// Records `pages` adjoining translations of size `stride` from `va` on, as far as there are addresses.
+    /// Records `pages` adjacent translations of size `stride` from `va` on, up to the end of the address space.
     pub fn range<H: Hardware<Set = S>>(
         &mut self,
         cpu: &Cpu<'_, '_, H>,
@@ -198,22 +198,22 @@ impl<'s, S, F> TlbGather<'s, S, F> {
         self.recorded.start > self.recorded.end
     }
 
-    /// A page-table page is among what is freed: what [`unmap_table`](Self::unmap_table) records for the page that it
-    /// holds.
+    /// Records that a page-table page is among what is freed, as [`unmap_table`](Self::unmap_table) does for its own
+    /// page.
     #[inline]
     pub const fn tables_freed(&mut self) {
         self.recorded.needs = self.recorded.needs.with(Needs::TABLES);
     }
 
-    /// Code may be walking what was recorded without a lock, and counts on an interrupt that it holds back (C-23): each
-    /// CPU that may use the space is interrupted, and none is left to its host or to its next entry. CPUs that run
-    /// something else are left alone as ever. Kernels without [`Hardware::flush_by_host`] need not call it.
+    /// For a kernel whose walkers take no lock and hold interrupts back instead (C-23): makes the flush interrupt each
+    /// CPU that may use the space, and leave none to its host or to its next entry into the kernel. CPUs that run
+    /// something else are left alone as always. Kernels without [`Hardware::flush_by_host`] need not call it.
     #[inline]
     pub const fn interrupt_walkers(&mut self) {
         self.recorded.needs = self.recorded.needs.with(Needs::ANSWER);
     }
 
-    /// Mapped pages of the space: what a range rule of the feature `history` takes for active entries.
+    /// Says how many pages the space has mapped, which a range rule of the feature `history` takes for active entries.
     #[inline]
     pub const fn set_active_pages(&mut self, pages: u64) {
         self.packet.set_active_pages(pages);
@@ -252,7 +252,7 @@ impl<'s, S, F> TlbGather<'s, S, F> {
     /// gather: the PTE that the caller found cleared may be one of theirs. So an unmap that finds nothing ends with
     /// this call like any other.
     ///
-    /// A gather that another CPU has filled and not flushed yet is not known here. (Linux detects it:
+    /// This call does not know of a gather that another CPU has filled and not flushed yet. (Linux detects it:
     /// `mm_tlb_flush_nested`.) So a kernel keeps other CPUs from zapping the same range until this call has returned,
     /// by a lock that they would hold too; `mmap_lock` held for reading is not enough. A kernel that does not must
     /// record each PTE that it finds cleared as well, with [`page`](Self::page) (C-28).

@@ -2,7 +2,7 @@
 //!
 //! **The rule**, INV-1: unhook, flush everywhere, free. The page tables are changed first. Only when no CPU can use the
 //! old translation any more may the frame, or the page-table page, be freed. This says nothing about walkers in
-//! software that take no lock: they need a grace period besides (C-23).
+//! software that take no lock: they need a grace period as well (C-23).
 //!
 //! **The files.** A flush runs through `gather.rs`, `shootdown.rs` and, on each CPU, `local.rs`:
 //!
@@ -15,7 +15,7 @@
 //! | `request.rs`, `mailboxes.rs`, `matrix.rs` | the request, its mailbox, and which CPU has sent one to which |
 //! | `local.rs` | the flush on one CPU, the same for initiator and responder |
 //! | `answer.rs` | the responder |
-//! | `broadcast.rs` | INVLPGB in the place of all of this, for spaces and kernel addresses that it reaches |
+//! | `broadcast.rs` | INVLPGB in place of all of this, for spaces and kernel addresses that it reaches |
 //! | `wait.rs` | waiting for the answers, and CPUs that are late or go offline meanwhile |
 //! | `pending.rs` | [`Pending`](pending::Pending): flushes that are issued now and waited for later |
 //! | `retire.rs` | frames that come back after a grace period, for which nobody is interrupted |
@@ -24,7 +24,7 @@
 //! **The race** between the initiator and a CPU that loads the space is drawn in `space/mod.rs`: it decides which CPUs
 //! must be responders. Initiator and responder meet as follows. The request lies in a mailbox of the initiator. The
 //! *outbox* of that mailbox, one bit for each responder, is authoritative: a set bit is a CPU that has not answered.
-//! The responder's *inbox*, one bit for each initiator, holds mere hints where to look:
+//! The responder's *inbox*, one bit for each initiator, holds only hints about where to look:
 //!
 //! ```text
 //!   initiator (send_requests, wait)                responder (answer)
@@ -39,7 +39,7 @@
 //! request that is sent twice is carried out once, and an IPI that finds nothing to do does no harm (C-56, C-63). There
 //! is no lock and no queue: initiators do not disturb each other.
 //!
-//! `docs/kernel/inside.md` follows one call through these files.
+//! `docs/kernel/inside.md` follows one call through these files; `docs/kernel/rules.md` has the rules C-1 and so on.
 
 mod answer;
 pub(crate) mod batch;

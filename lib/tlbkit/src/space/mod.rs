@@ -6,10 +6,10 @@
 //! Three generations are compared in this crate. They are told apart by what they belong to:
 //! - the **space's** ([`AddressSpace::generation`], Linux: `mm->context.tlb_gen`): how many times translations were
 //!   taken away. It only rises (INV-3);
-//! - an **ASID's** (`cpu/asid.rs`, Linux: `ctxs[asid].tlb_gen`): up to which of them this CPU has flushed what it
-//!   caches under that ASID. It is never above the space's;
-//! - a **request's** (`flush/request.rs`, Linux: `flush_tlb_info.new_tlb_gen`): the one up to which an initiator wants
-//!   the responders to be.
+//! - an **ASID's** (`cpu/asid.rs`, Linux: `ctxs[asid].tlb_gen`): the generation of the space up to which this CPU has
+//!   flushed what it caches under that ASID. It is never above the space's;
+//! - a **request's** (`flush/request.rs`, Linux: `flush_tlb_info.new_tlb_gen`): the generation of the space up to which
+//!   an initiator wants its responders to flush.
 //!
 //! **The race**, INV-2, on which everything else rests:
 //!
@@ -23,11 +23,11 @@
 //! ```
 //! Each side writes, then reads what the other side writes. With both fences at least one of them sees the other's
 //! write: either the initiator finds the CPU and sends it an IPI, or the CPU finds the new generation and flushes by
-//! itself. Without either fence both may miss, and the CPU runs on a translation that is gone.
+//! itself. If either fence is missing, both may miss, and the CPU runs on a translation that is gone.
 //!
-//! **Neighbours.** `cpu_set.rs` is the set itself. `shared.rs` has the PCIDs that all CPUs use for one space, which
-//! stand in the word of its generation. `end.rs` is how a space ends while CPUs still hold it in lazy TLB mode. CPUs
-//! enter and leave a space in `switch/`; translations are taken away in `flush/`.
+//! **Neighbours.** `cpu_set.rs` is the set itself. `shared.rs` has the PCID that all CPUs can share for one space; it
+//! is kept in the word of the space's generation. `end.rs` is how a space ends while CPUs still hold it in lazy TLB
+//! mode. CPUs enter and leave a space in `switch/`; translations are taken away in `flush/`.
 
 pub(crate) mod cpu_set;
 mod end;

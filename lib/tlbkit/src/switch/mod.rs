@@ -48,11 +48,11 @@ enum Cause {
 }
 
 impl<H: Hardware> Cpu<'_, '_, H> {
-    /// Loads `to`, for a task of that space which runs next (Linux: `switch_mm_irqs_off`). Does nothing if the space is
+    /// Loads `to`, the space of the task that runs next (Linux: `switch_mm_irqs_off`). Does nothing if the space is
     /// loaded and running already.
     ///
     /// # Panics
-    /// If this CPU was not brought up. With debug assertions also if interrupts are on, if `to` has ended, and if CR3
+    /// If this CPU was not brought up. With debug assertions also if interrupts are on, if `to` has ended, or if CR3
     /// is not what the library wrote there last, as far as [`Hardware::cr3`] can tell.
     #[inline(always)]
     pub fn switch_to(&self, to: &AddressSpace<H::Set>, irqs: &IrqsOff) {
