@@ -7,6 +7,9 @@ use tlbkit::Isolation;
 use super::memory::FrameName;
 use super::tlb::TlbEntry;
 
+/// What a retirement is called.
+pub(crate) const RETIRE: &str = "retire";
+
 /// One call of the kernel.
 #[derive(Clone, Debug)]
 pub(crate) struct Operation {
@@ -34,6 +37,11 @@ impl Operation {
         promise: Range<u64>,
     ) -> Self {
         Self { name, cpu, began, ended: None, root, promise, flush: (None, None) }
+    }
+
+    /// True while it is a retirement whose grace period is not over: no other call promises anything about that.
+    pub(super) fn holds_back(&self) -> bool {
+        self.name == RETIRE && self.ended.is_none()
     }
 
     /// True if its return promises that `entry` is gone.

@@ -1,7 +1,8 @@
 //! Operations of the kernel: which call changes the page tables, and what the return of a call promises.
 //!
 //! The promise is the contract of the page tables, stated apart from how the protocol keeps it: when a call that
-//! revokes returns, no CPU can use what it revoked, nor what others had revoked in its range before it began.
+//! revokes returns, no CPU can use what it revoked, nor what others had revoked in its range before it began. What a
+//! program has given away is another matter until its grace period is over.
 
 use std::ops::Range;
 
@@ -48,7 +49,8 @@ impl Machine {
         let isolation = self.isolation;
         for entry in self.cpus[cpus].iter_mut().flat_map(|core| &mut core.tlb.entries) {
             let Some(revoked) = entry.life.revoked else { continue };
-            let is_promised = revoked.step < op.began && op.covers(entry, isolation);
+            let is_kept_back = self.ops[revoked.op as usize].holds_back();
+            let is_promised = revoked.step < op.began && op.covers(entry, isolation) && !is_kept_back;
             if entry.life.promised_by.is_none() && (revoked.op == id || is_promised) {
                 entry.life.promised_by = Some(id);
             }

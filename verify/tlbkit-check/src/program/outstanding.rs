@@ -8,6 +8,7 @@ use tlbkit_pmap::{Memory, Withdrawal};
 
 use super::{Op, pages};
 use crate::machine::issued::{Issued, IssuedFlush};
+use crate::machine::operation::RETIRE;
 use crate::machine::world::World;
 
 impl<'k> World<'k> {
@@ -62,7 +63,7 @@ impl<'k> World<'k> {
         self.kernel.hold(space);
         let vm = self.vm(space);
         self.machine.borrow_mut().values.begin_change(space, &range);
-        self.machine.borrow_mut().begin("retire", Some(vm.space().root().0), 0..0);
+        self.machine.borrow_mut().begin(RETIRE, Some(vm.space().root().0), 0..0);
         let count = (range.end - range.start) / PAGE_BYTES;
         let unmapped =
             self.with_cpu(cpu, |handle| vm.unmap_and_retire(&handle, &self.bus(), self.periods, range.start, count));
