@@ -40,8 +40,8 @@
 //!   `flush/pending.rs`)
 //! - INV-8 PCID 0 never names a space; kernel and user PCID differ in one bit; a recycled ASID is flushed before use.
 //!   (`cpu/asid.rs`)
-//! - INV-9 frames in a gather are unreachable until it is flushed, and in an issued one until it is waited for.
-//!   (`flush/gather.rs`, `flush/pending.rs`)
+//! - INV-9 frames in a gather are unreachable until it is flushed, in an issued one until it is waited for, and in a
+//!   retired one until its grace period is over. (`flush/gather.rs`, `flush/pending.rs`, `flush/retire.rs`)
 //! - INV-10 under isolation both halves are flushed before the next user instruction. (`switch/isolation.rs`)
 //! - INV-11 a flush that was asked for with global scope keeps it when it becomes a flush of everything.
 //!   (`flush/gather.rs`, `flush/local.rs`)

@@ -1,13 +1,14 @@
 //! [`TlbGather`] (Linux: `mmu_gather`): unhook, flush everywhere, free (INV-1), in the only order that compiles.
 //!
 //! **The rule.** The caller clears a PTE, then records in one call which translation is gone and which frame it mapped:
-//! [`TlbGather::unmap`], or [`TlbGather::unmap_table`] for a page-table page. The frames come out only of
-//! [`TlbGather::flush`], or of [`Pending::wait`](crate::Pending::wait) after [`TlbGather::issue`], as [`Flushed`]. A
-//! gather that is dropped unflushed keeps its frames for ever: a leak, not a use-after-free (INV-9).
+//! [`TlbGather::unmap`], or [`TlbGather::unmap_table`] for a page-table page. The frames come out only as [`Flushed`]:
+//! of [`TlbGather::flush`], of [`Pending::wait`](crate::Pending::wait) after [`TlbGather::issue`], or of
+//! [`Retired::flush`](crate::Retired::flush) after [`TlbGather::retire`]. A gather that is dropped unflushed keeps its
+//! frames for ever: a leak, not a use-after-free (INV-9).
 //!
 //! No frame that was recorded comes out before something was flushed: a gather that holds a frame and in which no
-//! translation was recorded flushes everything. A frame that was in the collection before the gather took it is none of
-//! the gather's.
+//! translation was recorded flushes everything. A frame that was in the collection before the gather took it does not
+//! belong to the gather.
 //!
 //! ```compile_fail
 //! # use tlbkit::{TlbGather, Translations, sync::AtomicU64};
