@@ -103,6 +103,7 @@ impl<S> Pmap<S> {
 
     /// Ends an operation whose pages were given away: nobody is interrupted. The gather comes back if another operation
     /// is under way, which must not find entries gone whose flush nobody waits for.
+    #[allow(clippy::result_large_err, reason = "the gather comes back in place, as nothing is allocated")]
     pub(crate) fn retire_sweep<'a, H: Hardware<Set = S>, M: Memory>(
         &self,
         gather: SweepGather<'a, H, M>,
