@@ -90,6 +90,29 @@ fn inv_6_two_that_are_retired_share_an_epoch() {
     );
 }
 
+/// The epoch of what one CPU has retired is ended by another, which passes then: it has not synchronised with the first
+/// but by the fences.
+#[test]
+fn inv_6_an_epoch_is_ended_by_a_cpu_that_passes_it() {
+    check(
+        Setup { pages: 2, ..setup() },
+        all_run_one_space,
+        [
+            |cpu| {
+                let retired = cpu.retire(1, &[0]);
+                cpu.reclaim(1, retired, 2);
+            },
+            |cpu| {
+                cpu.access(0);
+                let retired = cpu.retire(1, &[1]);
+                cpu.reclaim(1, retired, 1);
+                cpu.pass();
+                cpu.access(0);
+            },
+        ],
+    );
+}
+
 /// Who cannot wait asks everybody.
 #[test]
 fn inv_6_what_is_retired_is_flushed_when_memory_is_low() {
