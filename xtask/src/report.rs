@@ -4,7 +4,7 @@
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::setup::{self, Need, output, tool};
@@ -74,12 +74,18 @@ pub(crate) fn run(root: &Path) -> Result<bool> {
     Ok(faults.is_empty())
 }
 
-/// The names of the published results, by their files: a report has a section with a plot for each.
+/// The names of the published results, by their files: a report has a section with a plot for each that has more than
+/// one figure.
 fn results(root: &Path) -> Result<Vec<String>> {
-    let files = fs::read_dir(root.join("sim/experiments"))?;
-    let files = files.map(|file| Ok(file?.path())).collect::<Result<Vec<PathBuf>>>()?;
-    let files = files.iter().filter(|path| path.extension().is_some_and(|end| end == "toml"));
-    Ok(files.filter_map(|path| path.file_stem()).map(|name| name.to_string_lossy().into_owned()).collect())
+    let mut names = Vec::new();
+    for file in fs::read_dir(root.join("sim/experiments"))? {
+        let path = file?.path();
+        let is_plotted = || anyhow::Ok(fs::read_to_string(&path)?.matches("[[figure]]").count() > 1);
+        if path.extension().is_some_and(|end| end == "toml") && is_plotted()? {
+            names.extend(path.file_stem().map(|name| name.to_string_lossy().into_owned()));
+        }
+    }
+    Ok(names)
 }
 
 /// What the probe saw.
