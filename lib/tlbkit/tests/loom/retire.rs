@@ -61,6 +61,7 @@ fn inv_5_what_is_retired_meets_a_lazy_cpu_that_comes_back() {
                 cpu.reclaim(1, retired, 1);
             },
             |cpu| {
+                cpu.access(0);
                 cpu.lazy();
                 cpu.switch(1);
                 cpu.access(0);
