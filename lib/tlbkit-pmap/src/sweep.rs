@@ -114,8 +114,8 @@ impl<S> Pmap<S> {
             return Err(gather);
         }
         let retired = gather.retire(periods);
-        // Release: as in `end_sweep`.
-        self.sweeping.fetch_sub(1, Ordering::Release);
+        // Relaxed: no other call promises what is retired here; its own grace period orders that.
+        self.sweeping.fetch_sub(1, Ordering::Relaxed);
         Ok(retired)
     }
 

@@ -91,6 +91,15 @@ impl Cpu {
         self.machine.vm.unmap(&self.protocol(), self.machine.mem, va, 1).expect("mapped");
     }
 
+    /// Unmaps one page and interrupts nobody for it, then waits for the grace period.
+    pub(crate) fn retire(&self, va: u64) {
+        let (cpu, machine) = (self.protocol(), self.machine);
+        // As it enters the kernel: what comes later finds nothing to pass, and so orders nothing.
+        self.with_irqs_off(|irqs| machine.periods.pass(&cpu, irqs));
+        let retired = machine.vm.unmap_and_retire(&cpu, machine.mem, &machine.periods, va, 1).expect("mapped");
+        retired.into_iter().for_each(|retired| retired.finish(&cpu, machine.mem, &machine.periods, &machine.vm));
+    }
+
     /// Maps a frame at `va` that nobody has stored to.
     pub(crate) fn enter_clean(&self, va: u64) {
         let frame = self.machine.mem.alloc(12, Purpose::Data).expect("memory");

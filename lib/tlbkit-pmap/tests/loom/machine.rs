@@ -5,8 +5,8 @@ use std::cell::Cell;
 use loom::cell::UnsafeCell;
 use tlbkit::sync::AtomicU64;
 use tlbkit::{
-    AddressSpace, Broadcast, Compare, CpuSetUpkeep, CpuState, History, Isolation, Lazy, LazyReferences, LocalFlush,
-    Policy, RangeRule, SpaceToken, Tags, Tlb, Unmapping, UserFlush,
+    AddressSpace, Broadcast, Compare, CpuSetUpkeep, CpuState, GracePeriods, History, Isolation, Lazy, LazyReferences,
+    LocalFlush, Passed, Policy, RangeRule, SpaceToken, Tags, Tlb, Unmapping, UserFlush,
 };
 use tlbkit_pmap::{KernelMap, Vm};
 
@@ -34,6 +34,7 @@ pub(crate) struct Machine {
     pub(crate) mem: &'static Words,
     pub(crate) kernel: &'static KernelMap<'static>,
     pub(crate) vm: Vm<'static>,
+    pub(crate) periods: GracePeriods<'static>,
     pub(crate) cores: Vec<Core>,
     /// An address that a CPU translates as long as it caches it: whoever has it anew has it alone.
     pub(crate) address: UnsafeCell<()>,
@@ -60,11 +61,13 @@ impl Machine {
         let tlb = Tlb::new(states, matrix, kernel.root(), policy);
         let set = words(&vec![0; AddressSpace::set_words(2)]);
         let vm = Vm::new(&tlb, mem, kernel, SpaceToken(0), set).expect("memory");
+        let passed: &'static [Passed] = Box::leak((0..2).map(|_| Passed::new()).collect());
         Box::leak(Box::new(Self {
             tlb,
             mem,
             kernel,
             vm,
+            periods: GracePeriods::new(passed),
             cores: (0..2).map(|_| Core::new()).collect(),
             address: UnsafeCell::new(()),
             has_stored: Cell::new(false),

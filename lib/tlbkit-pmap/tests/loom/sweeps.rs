@@ -16,6 +16,15 @@ fn c_28_a_page_that_another_sweep_took_is_flushed_before_this_one_returns() {
     });
 }
 
+/// A retirement that finds the page gone gives its address back after the flush of the sweep that took it.
+#[test]
+fn c_28_a_region_is_retired_after_the_flush_of_the_sweep_that_took_its_page() {
+    beside_a_page_given_back(|cpu, va| {
+        cpu.retire(va);
+        cpu.machine.address.with_mut(|_| ());
+    });
+}
+
 /// CPU 0 flushes after it has dropped the regions' lock, so the region may be unmapped meanwhile.
 #[test]
 fn c_28_a_region_ends_after_the_flush_of_the_sweep_that_took_its_page() {

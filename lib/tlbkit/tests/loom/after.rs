@@ -95,7 +95,7 @@ fn inv_1_a_space_ends_whose_issued_flush_nobody_waits_for() {
     check(Setup { policy: TRIMMED, spaces: 2, preemptions: 2, ..Setup::default() }, begin, [end, leave]);
 }
 
-/// The second flush meets a CPU that has come to the space beside the batch, and is current as of that or not yet.
+/// The second flush meets a CPU that switched to the space beside the batch, and is current as of that or not yet.
 #[test]
 fn inv_6_a_flush_after_a_batch_meets_the_cpu_that_came_beside_the_batch() {
     let flush: fn(&Cpu) = |cpu| {

@@ -1,10 +1,17 @@
-//! Frames that come back after a grace period: whoever passes has flushed, and nobody is interrupted.
+//! Frames that come back after a grace period: a CPU that passes has flushed, and none is interrupted.
 
+use crate::cpu::Cpu;
 use crate::explore::{all_run_one_space, check};
 use crate::machine::Setup;
 
 fn setup() -> Setup {
     Setup { preemptions: 2, ..Setup::default() }
+}
+
+/// Retires a page of the first space, and asks for it so many times.
+fn retire(cpu: &Cpu, page: usize, turns: usize) {
+    let retired = cpu.retire(1, &[page]);
+    cpu.reclaim(1, retired, turns);
 }
 
 /// The other CPU uses the page, passes, and uses it again: it is not freed under it.
@@ -14,10 +21,7 @@ fn inv_6_what_is_retired_meets_a_cpu_that_passes() {
         setup(),
         all_run_one_space,
         [
-            |cpu| {
-                let retired = cpu.retire(1, &[0]);
-                cpu.reclaim(1, retired, 2);
-            },
+            |cpu| retire(cpu, 0, 2),
             |cpu| {
                 cpu.access(0);
                 cpu.pass();
@@ -35,10 +39,7 @@ fn inv_2_what_is_retired_meets_a_switch() {
         Setup { spaces: 2, ..setup() },
         |[_, cpu]| cpu.switch(2),
         [
-            |cpu| {
-                let retired = cpu.retire(1, &[0]);
-                cpu.reclaim(1, retired, 2);
-            },
+            |cpu| retire(cpu, 0, 2),
             |cpu| {
                 cpu.switch(1);
                 cpu.access(0);
@@ -56,10 +57,7 @@ fn inv_5_what_is_retired_meets_a_lazy_cpu_that_comes_back() {
         setup(),
         all_run_one_space,
         [
-            |cpu| {
-                let retired = cpu.retire(1, &[0]);
-                cpu.reclaim(1, retired, 1);
-            },
+            |cpu| retire(cpu, 0, 1),
             |cpu| {
                 cpu.access(0);
                 cpu.lazy();
@@ -99,14 +97,10 @@ fn inv_6_an_epoch_is_ended_by_a_cpu_that_passes_it() {
         Setup { pages: 2, ..setup() },
         all_run_one_space,
         [
-            |cpu| {
-                let retired = cpu.retire(1, &[0]);
-                cpu.reclaim(1, retired, 2);
-            },
+            |cpu| retire(cpu, 0, 2),
             |cpu| {
                 cpu.access(0);
-                let retired = cpu.retire(1, &[1]);
-                cpu.reclaim(1, retired, 1);
+                retire(cpu, 1, 1);
                 cpu.pass();
                 cpu.access(0);
             },
@@ -117,15 +111,5 @@ fn inv_6_an_epoch_is_ended_by_a_cpu_that_passes_it() {
 /// Who cannot wait asks everybody.
 #[test]
 fn inv_6_what_is_retired_is_flushed_when_memory_is_low() {
-    check(
-        setup(),
-        all_run_one_space,
-        [
-            |cpu| {
-                let retired = cpu.retire(1, &[0]);
-                cpu.reclaim(1, retired, 0);
-            },
-            |cpu| (0..2).for_each(|_| cpu.access(0)),
-        ],
-    );
+    check(setup(), all_run_one_space, [|cpu| retire(cpu, 0, 0), |cpu| (0..2).for_each(|_| cpu.access(0))]);
 }

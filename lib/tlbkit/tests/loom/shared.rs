@@ -23,23 +23,20 @@ fn all_share_one_space<const N: usize>(cpus: &[Cpu; N]) {
     all_run_one_space(cpus);
 }
 
+fn share_and_unmap(cpu: &Cpu) {
+    cpu.share(1);
+    cpu.unmap(1, &[0]);
+}
+
+fn switch_and_access(cpu: &Cpu) {
+    cpu.switch(1);
+    cpu.access(0);
+}
+
 /// Either the move finds the CPU switching and asks it, or the CPU finds the PCID.
 #[test]
 fn inv_2_join_meets_a_move() {
-    check(
-        setup(),
-        |[mover, _]| mover.switch(1),
-        [
-            |cpu| {
-                cpu.share(1);
-                cpu.unmap(1, &[0]);
-            },
-            |cpu| {
-                cpu.switch(1);
-                cpu.access(0);
-            },
-        ],
-    );
+    check(setup(), |[mover, _]| mover.switch(1), [share_and_unmap, switch_and_access]);
 }
 
 /// A CPU that comes back from lazy mode under its own PCID is asked.
@@ -52,16 +49,7 @@ fn inv_5_leaving_lazy_mode_meets_a_move() {
             cpu.switch(1);
             cpu.lazy();
         },
-        [
-            |cpu| {
-                cpu.share(1);
-                cpu.unmap(1, &[0]);
-            },
-            |cpu| {
-                cpu.switch(1);
-                cpu.access(0);
-            },
-        ],
+        [share_and_unmap, switch_and_access],
     );
 }
 
