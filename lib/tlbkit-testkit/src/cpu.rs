@@ -34,7 +34,7 @@ pub enum Did {
     Ipi(u32),
     /// Sent an IPI to all others.
     IpiToOthers,
-    /// Asked the host to flush these CPUs, each a bit from the first CPU of its word on.
+    /// Asked the host to flush these CPUs, each a bit, of the first 64.
     ByHost(u64, HostExtent),
     /// The protocol reported this.
     Event(Event),
@@ -68,8 +68,9 @@ pub trait Machine: Copy {
     /// It has executed that instruction.
     fn after(self, _cpu: &TestCpu<Self>, _instruction: Instruction) {}
 
-    /// A CPU broadcasts `instruction`. By default it reaches no TLB: a test that uses INVLPGB drops what that names.
-    fn broadcast(self, _instruction: Instruction) {}
+    /// The TLBSYNC of `cpu` completes its INVLPGB `instruction`. By default it reaches no TLB: a test that uses INVLPGB
+    /// drops what that names.
+    fn broadcast(self, _cpu: &TestCpu<Self>, _instruction: Instruction) {}
 
     /// A CPU interrupts `to`. By default the interrupt is pending until `to` [takes](TestCpu::take_interrupt) it.
     fn interrupt(self, to: CpuId) {
@@ -114,6 +115,8 @@ pub struct TestCpu<M: Machine> {
     pub clock_cycles: Cell<u64>,
     /// [`Hardware::broadcast_pages`] of this CPU.
     pub broadcast_pages: Cell<Option<NonZeroU32>>,
+    /// Its INVLPGBs since its last TLBSYNC.
+    pub(crate) unsynced: RefCell<Vec<Invlpgb>>,
     /// [`Hardware::kernel_flushes`] of this CPU.
     pub kernel_flushes: Cell<KernelFlushes>,
     /// [`Hardware::host_flush`] of this CPU.
@@ -154,6 +157,7 @@ impl<M: Machine> TestCpu<M> {
             log: RefCell::default(),
             clock_cycles: Cell::new(0),
             broadcast_pages: Cell::new(ALONE.broadcast_pages()),
+            unsynced: RefCell::default(),
             kernel_flushes: Cell::new(ALONE.kernel_flushes()),
             host_flush: Cell::new(ALONE.host_flush()),
             left_to_host: Cell::new(0),

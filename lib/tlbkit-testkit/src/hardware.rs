@@ -46,11 +46,12 @@ impl<M: Machine> Hardware for TestCpu<M> {
     fn invlpgb(&self, what: Invlpgb) {
         self.here.set(self.moves_to.take().or(self.here.get()));
         self.log.borrow_mut().push(Did::Invlpgb(what));
-        self.machine.broadcast(Instruction::Invlpgb(what));
+        self.unsynced.borrow_mut().push(what);
     }
 
     fn tlbsync(&self) {
         self.log.borrow_mut().push(Did::Tlbsync);
+        self.unsynced.take().into_iter().for_each(|what| self.machine.broadcast(self, Instruction::Invlpgb(what)));
     }
 
     fn send_ipi(&self, to: CpuId) {
@@ -69,9 +70,9 @@ impl<M: Machine> Hardware for TestCpu<M> {
         self.host_flush.get()
     }
 
-    fn flush_by_host(&self, _: CpuId, cpus: u64, what: HostExtent) -> u64 {
-        self.log.borrow_mut().push(Did::ByHost(cpus, what));
-        cpus & !self.left_to_host.get()
+    fn flush_by_host(&self, first: CpuId, cpus: u64, what: HostExtent) -> u64 {
+        self.log.borrow_mut().push(Did::ByHost(cpus << first.0, what));
+        cpus & !(self.left_to_host.get() >> first.0)
     }
 
     fn kernel_flushes(&self) -> KernelFlushes {

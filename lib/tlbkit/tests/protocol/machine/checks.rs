@@ -11,6 +11,12 @@ use super::memory::{Fate, KERNEL_ROOT, Owner, is_user_half, owner_of};
 use super::{Core, Mode, Program, World};
 
 impl World {
+    fn nmi(&'static self, core: &Core) {
+        if let Some(nmi) = &*core.kept.nmi.borrow() {
+            nmi(self);
+        }
+    }
+
     /// INV-8: tag 0 is the kernel's own, bit 11 the user half's; without tags CR3 is the plain root.
     fn check_tag(&self, core: &Core, cr3: Cr3) {
         if !core.features.pcid || self.tlb.policy().tags == Tags::Off {
@@ -59,9 +65,7 @@ impl Machine for &'static World {
 
     fn before(self, core: &Core, instruction: Instruction) {
         let Instruction::WriteCr3(cr3) = instruction else { return };
-        if let Some(nmi) = &*core.kept.nmi.borrow() {
-            nmi(self);
-        }
+        self.nmi(core);
         self.check_tag(core, cr3);
         if let Owner::Space(space) = owner_of(cr3.root()) {
             assert_eq!(self.memory.borrow().roots[space], Fate::Live, "loaded the root of a dead space");
@@ -77,7 +81,8 @@ impl Machine for &'static World {
         }
     }
 
-    fn broadcast(self, instruction: Instruction) {
+    fn broadcast(self, core: &Core, instruction: Instruction) {
+        self.nmi(core);
         self.cpus.iter().for_each(|core| core.tlb.borrow_mut().execute(instruction, core.current_tag()));
     }
 
@@ -105,9 +110,15 @@ impl Machine for &'static World {
         self.wait_turn(core);
     }
 
-    fn event(self, _: &Core, event: Event) {
-        if let Event::LastLazyReference(token) = event {
-            self.unreferenced(token.0 as usize);
+    fn event(self, core: &Core, event: Event) {
+        match event {
+            Event::LastLazyReference(token) => self.unreferenced(token.0 as usize),
+            Event::AnswerEnd(initiator) => {
+                let mut is_awaited = false;
+                self.cpu(initiator.0 as usize).missing().for_each(|cpu| is_awaited |= cpu == core.id);
+                assert!(is_awaited || !core.is_online.get(), "cpu{} was believed before its answer's end", core.id.0);
+            }
+            _ => {}
         }
     }
 }
