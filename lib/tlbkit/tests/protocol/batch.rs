@@ -1,8 +1,9 @@
 //! The batch: one flush for many spaces, and what those must do who come before it.
 
-use tlbkit::{Event, Invpcid, Policy, Reason, TlbBatch};
+use tlbkit::sync::Ordering;
+use tlbkit::{CpuId, Event, Invpcid, Policy, Reason, TlbBatch};
 
-use crate::machine::{Did, Owner, USER, World, cr3s, interrupted, invlpgs};
+use crate::machine::{Delivery, Did, Owner, USER, World, cr3s, interrupted, invlpgs};
 
 type Batch = TlbBatch<Vec<usize>>;
 
@@ -237,4 +238,45 @@ fn a_batch_is_used_again_and_owes_and_holds_only_what_was_named_since() {
     assert!(!is_flushed_whole(world, 1), "nothing is owed any more");
     finish(world, batch);
     assert!(interrupted(&world.log(0)).is_empty(), "nothing was named, nothing is held");
+}
+
+/// All are in the sets of both spaces, whose ids share their bits with the kernel's name and with that of no space.
+#[test]
+fn a_batch_asks_who_runs_one_of_its_spaces_and_if_tables_are_freed_who_holds_one_lazily() {
+    for (frees_tables, expected) in [(false, vec![1]), (true, vec![1, 3])] {
+        let world = World::new(Policy::default(), 6);
+        while world.tlb.fresh_id().number() % 64 != 62 {}
+        let [first, second, other] = [world.space(), world.space(), world.space()];
+        for (cpu, space) in (1..6).flat_map(|cpu| [second, first].map(|space| (cpu, space))) {
+            world.switch(cpu, space);
+        }
+        world.switch(2, other);
+        world.lazy(3);
+        world.load_kernel(4);
+        world.offline(5);
+        world.tlb.online().add(CpuId(5), Ordering::Relaxed); // Relaxed: one thread; it is just leaving, or coming
+        let mut batch = TlbBatch::new(Vec::<usize>::new());
+        batch.revoke(&world.cpu(0), world.at(second));
+        if frees_tables {
+            batch.unmap_table(&world.cpu(0), world.at(first), 0);
+        } else {
+            batch.revoke(&world.cpu(0), world.at(first));
+        }
+        world.forget_logs();
+        let _nothing = batch.flush(&world.cpu(0), Reason::Migrate);
+        assert_eq!(interrupted(&world.log(0)), expected);
+    }
+}
+
+#[test]
+fn a_cpu_that_goes_idle_before_it_answers_a_batch_keeps_what_it_holds() {
+    let world = world(2);
+    let mut batch = Batch::new(Vec::new());
+    evict(world, &mut batch, &[1]);
+    world.delivery.set(Delivery::Queued);
+    world.plan(|world| world.lazy(1));
+    finish(world, batch);
+    assert_eq!((interrupted(&world.log(0)), cr3s(&world.log(1))), (vec![1], vec![]));
+    world.switch(1, 1);
+    assert_eq!(world.touch(1, USER), None);
 }

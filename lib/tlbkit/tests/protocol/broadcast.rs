@@ -1,11 +1,14 @@
 //! INVLPGB: which instructions a flush is, and that it interrupts nobody.
 
+use std::cell::Cell;
+
+use tlbkit::sync::Ordering;
 use tlbkit::{
-    Broadcast, Compare, Destroyed, Invlpgb, Isolation, LazyReferences, Pcid, Policy, RangeRule, Reason, Stride, Tables,
-    TlbBatch, VirtAddr,
+    Broadcast, Compare, CpuId, Cr3, Destroyed, Features, Invlpgb, Invpcid, Isolation, LazyReferences, Pcid, PhysAddr,
+    Policy, RangeRule, Reason, Scope, Stride, Tables, TlbBatch, VirtAddr,
 };
 
-use crate::machine::{Did, KERNEL, MODERN, Owner, USER, World};
+use crate::machine::{Did, KERNEL, KERNEL_ROOT, MODERN, Owner, USER, World, cr3s, root_of};
 
 /// The first PCID that all CPUs can share.
 const SHARED: Pcid = Pcid(16);
@@ -117,7 +120,41 @@ fn inv_5_freed_tables_interrupt_no_lazy_cpu() {
     assert!(executed(world).contains(&pages(SHARED, USER, 4, Stride::Page4K, Tables::Freed)));
     assert!(world.log(1).is_empty() && world.log(2).is_empty());
     world.switch(1, 0);
+    assert!(world.cpu(1).is_running(world.at(0)));
     assert_eq!(world.touch(1, USER), None);
+}
+
+/// A CPU that has its own PCID of the space has to flush that, whatever the machine has.
+#[test]
+fn c_24_a_lazy_cpu_of_a_space_that_has_not_moved_looks_at_its_generation() {
+    let world = World::with_broadcast(POLICY, &[MODERN; 2], 8);
+    let space = world.space();
+    world.map(space, USER);
+    world.switch(1, space);
+    assert!(world.touch(1, USER).is_some());
+    world.lazy(1);
+    world.unmap(0, space, &[USER]);
+    world.switch(1, space);
+    assert_eq!(world.touch(1, USER), None);
+}
+
+/// Before it writes CR3, and before the TLBSYNC of the move, after which nothing is cached under the PCID.
+#[test]
+fn inv_2_a_cpu_joins_the_set_before_it_loads_a_space_and_finds_its_pcid_after_the_tlbsync() {
+    let world = World::with_broadcast(POLICY, &[MODERN; 2], 8);
+    let space = world.space();
+    let is_first = Cell::new(true);
+    *world.cpus[0].kept.nmi.borrow_mut() = Some(Box::new(move |world| {
+        world.switch(1, space);
+        assert_eq!(world.cpus[1].cr3.get().pcid() == SHARED, !is_first.take());
+        world.load_kernel(1);
+    }));
+    assert_eq!(world.cpu(0).share_pcid(world.at(space)), Some(SHARED));
+    world.at(space).cpus().remove(CpuId(1), Ordering::Relaxed); // Relaxed: one thread
+    let is_member = move |world: &World| world.at(space).cpus().contains(CpuId(1), Ordering::Relaxed); // as above
+    *world.cpus[1].kept.nmi.borrow_mut() = Some(Box::new(move |world| assert!(is_member(world))));
+    world.switch(1, space);
+    assert_eq!(world.cpus[1].cr3.get().pcid(), SHARED);
 }
 
 #[test]
@@ -134,7 +171,55 @@ fn c_08_a_kernel_page_goes_in_every_pcid_and_a_table_of_the_kernel_with_everythi
         world.forget_logs();
         world.free_table(0, Owner::Kernel, KERNEL);
         assert_eq!(executed(world), [Did::Invlpgb(Invlpgb::AllAndGlobals), Did::Tlbsync]);
+        let mut gather = world.gather(Owner::Kernel);
+        gather.page(&world.cpu(0), VirtAddr(USER), Stride::Page4K, Scope::Global, Reason::KernelRemove);
+        world.finish(0, gather);
+        let everything = [Did::Invlpgb(Invlpgb::AllAndGlobals), Did::Tlbsync];
+        assert_eq!(executed(world), everything, "it leaves the kernel's half");
     }
+}
+
+/// Which instructions flush this CPU alone: the user half too where there is one, at once, as no bit stands for it.
+#[test]
+fn inv_10_a_flush_of_one_cpu_reaches_the_user_half_of_a_shared_pcid() {
+    let of_half = Did::Invpcid(Invpcid::Single(SHARED.user_half()));
+    let rows = [
+        (Isolation::Off, true, vec![], vec![]),
+        (Isolation::On, true, vec![of_half], vec![Did::Invpcid(Invpcid::Address(SHARED.user_half(), VirtAddr(USER)))]),
+        (Isolation::On, false, vec![Did::TogglePge], vec![Did::TogglePge]),
+    ];
+    for (isolation, invpcid, with_all, with_page) in rows {
+        let world = World::with_broadcast(Policy { isolation, ..POLICY }, &[Features { invpcid, ..MODERN }], 8);
+        let space = world.space();
+        world.switch(0, space);
+        assert_eq!(world.cpu(0).share_pcid(world.at(space)), Some(SHARED));
+        let flushes = |flush: &dyn Fn(), before: &[Did], last: Did| {
+            world.forget_logs();
+            flush();
+            let mut did = executed(world);
+            did.sort_by_key(|did| *did == last);
+            assert_eq!(did, [before, &[last]].concat(), "{isolation:?}, {invpcid}");
+        };
+        let all = || world.cpu(0).flush_loaded_on_this_cpu();
+        flushes(&all, &with_all, Did::Cr3(Cr3::flushing(root_of(space), SHARED)));
+        let page = || world.cpu(0).flush_this_cpu(VirtAddr(USER), 1, Stride::Page4K);
+        flushes(&page, &with_page, Did::Invlpg(USER));
+        world.load_kernel(0);
+        flushes(&all, &[], Did::Cr3(Cr3::flushing(KERNEL_ROOT, Pcid::KERNEL)));
+    }
+}
+
+/// What a CPU without PCIDs owes to its user half waits for its way out: INVPCID of a PCID would fault there.
+#[test]
+fn inv_10_a_cpu_without_pcids_owes_its_user_half_whatever_the_machine_has() {
+    let features = Features { pcid: false, ..MODERN };
+    let world = World::with_broadcast(Policy { isolation: Isolation::On, ..POLICY }, &[features; 2], 8);
+    let space = world.space();
+    world.map(space, USER);
+    world.switch(0, space);
+    assert!(world.touch(0, USER).is_some());
+    world.unmap(1, space, &[USER]);
+    assert_eq!(world.touch(0, USER), None);
 }
 
 #[test]
@@ -219,4 +304,22 @@ fn a_space_stays_as_it_is_where_it_cannot_move() {
         world.unmap(0, space, &[USER]);
         assert!(executed(world).contains(&Did::Ipi(1)));
     }
+}
+
+#[test]
+fn c_71_a_space_that_found_no_pcid_moves_once_one_was_given_back() {
+    let world = World::with_broadcast(Policy { isolation: Isolation::On, ..POLICY }, &[MODERN], 8);
+    let move_next = || {
+        let space = world.space();
+        world.cpu(0).share_pcid(world.at(space)).map(|pcid| (space, pcid))
+    };
+    let moved: Vec<_> = std::iter::from_fn(move_next).collect();
+    let (left, (last, pcid)) = (moved.len(), moved[moved.len() - 1]);
+    world.switch(0, last);
+    world.forget_logs();
+    world.exit_to_user(0);
+    assert_eq!(cr3s(&world.log(0)), [Cr3::keeping(PhysAddr(root_of(last).0 + 4096), pcid.user_half())], "owes nothing");
+    world.load_kernel(0);
+    assert_eq!(world.destroy(0, last), Destroyed::Now);
+    assert_eq!(world.cpu(0).share_pcid(world.at(left)), Some(pcid));
 }

@@ -1,6 +1,6 @@
 //! What a flush reports, and when: each event once, in its place among the instructions.
 
-use tlbkit::{Broadcast, Cpu, OthersMustFlush, Policy, Stride, Tables, VirtAddr};
+use tlbkit::{Broadcast, Cpu, Features, OthersMustFlush, Policy, Stride, Tables, VirtAddr};
 
 use crate::issue::{RING, answer, issue, several, two, wait};
 use crate::machine::{Core, Delivery, Did, KERNEL, MODERN, Owner, USER, World};
@@ -94,6 +94,20 @@ fn an_issued_flush_without_a_mailbox_chooses_in_its_wait() {
     others.into_iter().for_each(|one| wait(world, 0, one));
 }
 
+/// What the CR3 write has done is said after it.
+#[test]
+fn a_switch_says_what_its_cr3_write_has_flushed_or_kept() {
+    for (features, at_return) in [(MODERN, "SwitchKept"), (Features::default(), "SwitchFlushed")] {
+        let world = World::of(Policy::default(), &[features]);
+        let [first, second] = [world.space(), world.space()];
+        for (space, said) in [(first, "SwitchFlushed"), (second, "SwitchFlushed"), (first, at_return)] {
+            world.forget_logs();
+            world.switch(0, space);
+            assert_eq!(did(world, 0), ["CR3", said]);
+        }
+    }
+}
+
 #[test]
 fn an_answer_for_a_space_that_was_left_says_so() {
     let world = two();
@@ -126,4 +140,9 @@ fn a_broadcast_flush_begins_and_ends_around_its_tlbsync() {
         assert_eq!(did(world, 0), [BEGIN, sync[0], sync[1], "FlushLocalDone", "FlushEnd"], "{owner:?}");
         assert!(did(world, 1).is_empty(), "{owner:?}");
     }
+    let mut gather = world.gather(Owner::Space(space));
+    gather.flush_everything();
+    gather.interrupt_walkers();
+    world.finish(0, gather);
+    assert_eq!(did(world, 1), ["AnswerBegin(cpu0)", "AlreadyCurrent", "AnswerEnd(cpu0)"]);
 }

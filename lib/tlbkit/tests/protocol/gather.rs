@@ -168,6 +168,10 @@ fn the_3_13_rule_asks_for_a_walk_below_its_limit_only() {
         wants
     };
     assert_eq!([wants(50), wants(51)], [true, false]);
+    let world = alone(Batching::Range, CEILING);
+    let mut gather = world.gather(Owner::Space(0));
+    gather.page(&world.cpu(0), VirtAddr(USER), Stride::Page4K, Scope::Local, Reason::RemovePte);
+    assert!(!gather.wants_large_page_walk(&world.cpu(0)), "another rule does not");
 }
 
 #[test]

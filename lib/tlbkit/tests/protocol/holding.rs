@@ -77,8 +77,10 @@ fn inv_1_a_table_taken_out_with_its_entries_takes_them_along() {
             }
             memory.unhook_table(Owner::Space(0), USER).unwrap()
         };
+        let before = world.at(0).generation().number();
         gather.unmap_table(&world.cpu(0), VirtAddr(USER), 512, table);
         world.finish(0, gather);
+        assert_eq!(world.at(0).generation().number(), before + 1, "{batching:?}: one flush");
         assert_eq!([0, 1].map(|cpu| is_flushed_whole(world, cpu)), [true; 2], "{batching:?}: above the ceiling");
         assert_eq!([0, 1].map(|cpu| world.touch(cpu, USER + 4096)), [None; 2], "{batching:?}");
     }

@@ -70,6 +70,9 @@ fn a_flush_that_needs_nobody_is_over_when_it_was_issued() {
     let world = two();
     world.switch(1, world.space());
     let mut pending = issue(world, 0, 0);
+    world.switch(1, 0);
+    world.finish(1, world.gather(Owner::Space(0)));
+    assert_eq!(interrupted(&world.log(1)), [], "and owes nothing");
     assert!(pending.is_done(&world.cpu(0)));
     world.quiet(0, |_, _| wait(world, 0, pending));
     let nothing = world.gather(Owner::Space(0)).issue(&world.cpu(0));
@@ -109,6 +112,17 @@ fn inv_6_a_hint_leads_to_each_mailbox() {
         issued.extend((answered..RING).map(|n| issue(world, 0, n)));
         answer(world, 1);
         issued.into_iter().for_each(|pending| wait(world, 0, pending));
+    }
+}
+
+/// CPU 2 answers none, so each finds another mailbox.
+#[test]
+fn inv_6_each_mailbox_says_what_its_own_request_is_about() {
+    let world = several(3, RING, Policy { cpu_set: CpuSetUpkeep::Trimmed { every: 0 }, ..Policy::default() });
+    for n in 0..RING {
+        drop(issue(world, 0, n));
+        answer(world, 1);
+        assert_eq!(invlpgs(&world.log(1)), [page(n)]);
     }
 }
 
@@ -202,7 +216,8 @@ fn inv_9_a_pending_flush_that_is_dropped_leaks_and_its_mailbox_is_found_free() {
 
 #[test]
 fn c_64_a_request_that_finds_no_mailbox_is_asked_by_its_wait() {
-    let world = two();
+    let world = several(3, 2 * RING, Policy { cpu_set: CpuSetUpkeep::Trimmed { every: 0 }, ..Policy::default() });
+    world.switch(2, world.space()); // no trim is due, so nobody asks it
     let issued: Vec<_> = (0..RING).map(|n| issue(world, 0, n)).collect();
     world.forget_logs();
     let last = issue(world, 0, RING);
@@ -280,6 +295,15 @@ fn inv_7_waiting_for_an_issued_flush_with_interrupts_off_is_an_error() {
 }
 
 #[test]
+#[should_panic(expected = "with interrupts off")]
+fn inv_7_waiting_for_a_mailbox_with_interrupts_off_is_an_error() {
+    let world = two();
+    let _issued: Vec<_> = (0..RING).map(|n| issue(world, 0, n)).collect();
+    world.plan(|_| panic!("it waits"));
+    world.quiet(0, |_, _| world.unmap(0, 0, &[page(RING)]));
+}
+
+#[test]
 fn inv_7_nothing_is_issued_inside_the_wait_of_another() {
     let world = two();
     world.plan(|world| {
@@ -328,6 +352,19 @@ fn c_62_a_wait_elsewhere_ends_when_a_responder_has_left_and_takes_nothing_back()
     assert_eq!(matrix(), before, "cpu0 withdraws it when it needs the mailbox, or cpu1 forgets it");
     world.bring_up(1);
     world.cpu(0).missing().for_each(|cpu| panic!("{cpu:?} is still asked"));
+}
+
+#[test]
+fn c_62_a_mailbox_is_free_when_the_last_that_it_asks_has_left() {
+    let world = several(3, RING + 1, Policy { cpu_set: CpuSetUpkeep::Trimmed { every: 0 }, ..Policy::default() });
+    world.switch(2, world.space());
+    (0..RING).for_each(|n| drop(issue(world, 0, n)));
+    world.cpus[1].is_online.set(false);
+    world.tlb.declare_stopped(CpuId(1));
+    world.switch(2, 0);
+    world.forget_logs();
+    drop(issue(world, 0, RING));
+    assert_eq!(interrupted(&world.log(0)), [2]);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Kernel addresses: in every space, on every CPU that is online, whatever it runs.
 
-use tlbkit::{Batching, History, Isolation, Policy, Reason, Scope, Stride, VirtAddr};
+use tlbkit::{Batching, CpuSetUpkeep, History, Isolation, Policy, Reason, Scope, Stride, VirtAddr};
 
 use crate::machine::{Did, KERNEL, Owner, USER, World, cr3s, interrupted, invlpgs};
 
@@ -87,6 +87,12 @@ fn a_kernel_page_that_is_not_global_goes_from_the_other_tags_too_whatever_is_nam
         world.finish(0, gather);
         world.switch(0, 1);
         assert_eq!(cr3s(&world.log(0)).iter().map(|cr3| cr3.keeps()).collect::<Vec<_>>(), [keeps], "{scopes:?}");
+        for keeps in [keeps, true] {
+            world.load_kernel(0);
+            assert_eq!(cr3s(&world.log(0))[0].keeps(), keeps, "{scopes:?}: the kernel's own tag is flushed once");
+            world.switch(0, 1);
+            world.forget_logs();
+        }
     }
 }
 
@@ -137,4 +143,34 @@ fn large_kernel_pages_go_by_one_invlpg_each() {
     world.revoke(0, Owner::Kernel, &[large, large + (1 << 21), large + (2 << 21)]);
     assert_eq!(invlpgs(&world.log(1)), [large, large + (1 << 21), large + (2 << 21)]);
     assert_eq!(world.touch(1, large + USER % 4096), None);
+}
+
+/// The pages are named one by one, as global ones; a path to their table may be cached under any tag.
+#[test]
+fn inv_1_a_kernel_table_goes_from_every_tag_whatever_is_named_beside_it() {
+    let world = four(policy(Isolation::Off));
+    let mut gather = world.gather(Owner::Kernel);
+    let table = world.memory.borrow_mut().unhook_table(Owner::Kernel, KERNEL).expect("a table");
+    world.unhook(0, &mut gather, Owner::Kernel, &[KERNEL, KERNEL + 0x1000]);
+    gather.tables_freed();
+    gather.hold(table);
+    world.finish(0, gather);
+    assert_gone_everywhere(world);
+}
+
+/// CPU 0 alone is in the space's set, or CPU 2 too, lazily; all have used the entry, whatever they run.
+#[test]
+fn inv_11_a_global_entry_that_is_named_with_a_space_goes_on_every_cpu() {
+    for lazily in [0, 1] {
+        let world = four(Policy { cpu_set: CpuSetUpkeep::Exact, ..policy(Isolation::Off) });
+        world.switch(1, 1);
+        world.switch(2, lazily);
+        world.lazy(2);
+        world.switch(0, 0);
+        world.enter_kernel(0);
+        let mut gather = world.gather(Owner::Space(0));
+        world.unhook(0, &mut gather, Owner::Kernel, &[KERNEL]);
+        world.finish(0, gather);
+        assert_gone_everywhere(world);
+    }
 }

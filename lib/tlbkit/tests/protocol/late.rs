@@ -4,7 +4,8 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
-use tlbkit::{CpuId, CpuSetUpkeep, Destroyed, Late, LazyReferences, Policy};
+use tlbkit::sync::Ordering;
+use tlbkit::{CpuId, CpuSetUpkeep, Destroyed, Late, LazyReferences, Policy, Reason, Stride, VirtAddr};
 
 use crate::machine::{Delivery, Did, Fate, KERNEL, MODERN, Owner, USER, World, interrupted};
 use crate::misuse::complaint;
@@ -35,7 +36,7 @@ fn at_turn(world: &World, turn: usize, act: impl FnOnce(&'static World) + 'stati
 #[test]
 fn a_late_cpu_is_named_after_the_bound_that_the_kernel_set() {
     let (world, space) = two(Policy::default());
-    at_turn(world, 20, |world| world.quiet(1, |cpu, irqs| cpu.answer(irqs)));
+    at_turn(world, 16, |world| world.quiet(1, |cpu, irqs| cpu.answer(irqs)));
     world.unmap(0, space, &[USER]);
     assert_eq!(*world.cpus[0].was_late.borrow(), [1, 1], "after 8 turns and after 16");
     assert_eq!(world.touch(1, USER), None);
@@ -105,6 +106,28 @@ fn a_cpu_that_was_stopped_while_it_asked_asks_again_and_waits_before_it_returns(
     world.forget_logs();
     world.quiet(1, |cpu, irqs| cpu.answer(irqs));
     assert_eq!(world.log(1), [], "once");
+    world.delivery.set(Delivery::AtOnce);
+    world.cpu(0).flush_range(world.at(space), VirtAddr(USER), 1, Stride::Page4K, Reason::Fork); // its wait is over
+}
+
+/// It has interrupted CPU 1, in whose answer it stops, and has not left its hint with CPU 2 yet.
+#[test]
+fn a_cpu_that_was_stopped_before_its_last_hint_leaves_it_when_it_is_back() {
+    let world = World::new(Policy::default(), 4);
+    let space = world.space();
+    world.map(space, USER);
+    (0..3).for_each(|cpu| world.switch(cpu, space));
+    assert!(world.touch(2, USER).is_some());
+    *world.cpus[1].kept.nmi.borrow_mut() = Some(Box::new(|_| stop()));
+    let mut gather = world.gather(Owner::Space(space));
+    gather.flush_everything();
+    assert!(catch_unwind(AssertUnwindSafe(|| world.finish(0, gather))).is_err());
+    world.cpus[1].kept.nmi.take();
+    world.cpus[..2].iter().for_each(|core| core.irqs.set(true));
+    world.tlb.declare_stopped(CpuId(0));
+    world.forget_logs();
+    world.bring_up(0);
+    assert_eq!([1, 2].map(|cpu| world.log(cpu).is_empty()), [false; 2], "each has answered");
 }
 
 /// The target would clear the bit of the sender's next request when it is done with this one.
@@ -231,15 +254,19 @@ fn c_25_a_cpu_that_resumes_drops_the_reference_it_held_lazily() {
     }
 }
 
-/// CPU 1 is stopped between two spaces, in the set of the first one, which no CPU runs any more. CPU 2 is there too.
-fn stopped_in_a_switch() -> (&'static World, usize) {
-    let world = World::new(Policy::default(), 3);
+fn stop_in_a_switch(world: &'static World, cpu: usize, to: usize) {
+    *world.cpus[cpu].kept.nmi.borrow_mut() = Some(Box::new(|_| stop()));
+    assert!(catch_unwind(AssertUnwindSafe(|| world.switch(cpu, to))).is_err());
+    world.cpus[cpu].kept.nmi.take();
+    world.cpus[cpu].is_online.set(false);
+}
+
+/// CPU 1 is stopped between two spaces, in the set of the first one, which no CPU runs any more. There are others.
+fn stopped_in_a_switch(cpus: usize) -> (&'static World, usize) {
+    let world = World::new(Policy::default(), cpus);
     let (space, other) = (world.space(), world.space());
     world.switch(1, space);
-    *world.cpus[1].kept.nmi.borrow_mut() = Some(Box::new(|_| stop()));
-    assert!(catch_unwind(AssertUnwindSafe(|| world.switch(1, other))).is_err());
-    world.cpus[1].kept.nmi.take();
-    world.cpus[1].is_online.set(false);
+    stop_in_a_switch(world, 1, other);
     world.delivery.set(Delivery::Lost);
     world.forget_logs();
     (world, space)
@@ -247,7 +274,7 @@ fn stopped_in_a_switch() -> (&'static World, usize) {
 
 #[test]
 fn c_63_a_cpu_that_stopped_in_a_switch_is_named_by_the_destroyer_that_waits_for_it() {
-    let (world, space) = stopped_in_a_switch();
+    let (world, space) = stopped_in_a_switch(3);
     world.cpus[0].patience_rounds.set(3);
     let said = complaint(|| _ = world.cpu(0).destroy_later(world.at(space)));
     assert_eq!(said, "a switch is not ended by CPU 1");
@@ -258,7 +285,7 @@ fn c_63_a_cpu_that_stopped_in_a_switch_is_named_by_the_destroyer_that_waits_for_
 /// The destroyer's interrupts are off. Who waits for its answer would otherwise name it, though it is alive.
 #[test]
 fn inv_7_a_destroyer_that_waits_for_a_switch_answers_and_goes_on_once_the_cpu_is_declared_stopped() {
-    let (world, space) = stopped_in_a_switch();
+    let (world, space) = stopped_in_a_switch(3);
     world.plan(|world| {
         let mut gather = world.gather(Owner::Kernel);
         gather.flush_everything();
@@ -270,4 +297,45 @@ fn inv_7_a_destroyer_that_waits_for_a_switch_answers_and_goes_on_once_the_cpu_is
     });
     assert_eq!(world.cpu(0).destroy_later(world.at(space)), Destroyed::Now);
     assert_eq!(*world.cpus[0].was_late.borrow(), [1, 1], "after 8 turns and after 16");
+}
+
+/// CPU 0 leaves while the destroyer, which has counted it, waits for CPU 1. The notice finds it elsewhere, and it looks
+/// for it in its next switch.
+#[test]
+fn c_25_a_cpu_that_leaves_before_its_notice_comes_is_counted_once_and_its_late_notice_means_nothing() {
+    let leave: [fn(&'static World); 2] = [|world| world.load_kernel(0), |world| world.switch(0, 1)];
+    for leave in leave {
+        let (world, space) = stopped_in_a_switch(3);
+        world.switch(0, space);
+        world.lazy(0);
+        at_turn(world, 0, move |world| {
+            leave(world);
+            world.tlb.declare_stopped(CpuId(1));
+        });
+        assert_eq!(world.destroy(2, space), Destroyed::Now);
+        let left = world.cpus[0].kept.task.get();
+        world.switch(0, world.space()); // it does not look at a space that is gone
+        let is_member = |space| world.at(space).cpus().contains(CpuId(0), Ordering::Relaxed); // Relaxed: one thread
+        assert!(left.is_none_or(is_member), "it may hold entries of the space that lives");
+    }
+}
+
+/// CPUs 0 and 2 are counted while the destroyer waits for CPU 1, and get notices. While it waits for CPU 0, which stops
+/// on its way as CPU 1 did, CPU 2 leaves: it has found its notice, so the reference is its own to drop.
+#[test]
+fn c_25_a_cpu_that_leaves_after_its_notice_came_is_counted_once() {
+    let (world, space) = stopped_in_a_switch(4);
+    for cpu in [0, 2] {
+        world.switch(cpu, space);
+        world.lazy(cpu);
+    }
+    at_turn(world, 0, |world| {
+        stop_in_a_switch(world, 0, 1);
+        world.tlb.declare_stopped(CpuId(1));
+    });
+    world.plan(|world| {
+        world.load_kernel(2);
+        world.tlb.declare_stopped(CpuId(0));
+    });
+    assert_eq!(world.destroy(3, space), Destroyed::Now);
 }

@@ -1,8 +1,12 @@
 //! Lazy mode: who is left alone, who is not, what coming back costs, and when a dead space may be freed.
 
-use tlbkit::{CpuSetUpkeep, Destroyed, Event, Lazy, LazyReferences, Policy, Reason, TlbBatch};
+use tlbkit::TlbBatch;
+use tlbkit::sync::Ordering;
+use tlbkit::{
+    CpuId, CpuSetUpkeep, Destroyed, Event, Features, History, KernelSet, Lazy, LazyReferences, Policy, Reason,
+};
 
-use crate::machine::{Did, Fate, KERNEL_ROOT, Owner, USER, World, cr3s, interrupted};
+use crate::machine::{Did, Fate, KERNEL_ROOT, MODERN, Owner, USER, World, cr3s, interrupted};
 
 /// CPU 1 holds a space lazily, with a page and its path cached.
 fn with_lazy_cpu(policy: Policy) -> (&'static World, usize) {
@@ -242,4 +246,65 @@ fn c_54_an_nmi_is_told_no_while_a_lazy_cpu_has_not_flushed_yet() {
     world.switch(1, space);
     assert_eq!(asked.get(), 1, "coming back loads CR3 once, as the space has changed");
     assert!(world.cpu(1).is_running(world.at(space)));
+    world.load_kernel(1);
+    assert_eq!(asked.get(), 2, "nor while it leaves");
+}
+
+const LEAVE: [fn(&'static World, usize); 2] =
+    [|world, cpu| world.load_kernel(cpu), |world, cpu| world.switch(cpu, world.space())];
+
+/// Whoever asks for a space that is left, though no notice came, asks for one that may be gone.
+#[test]
+fn c_25_only_a_notice_makes_a_cpu_look_at_the_space_that_it_leaves_and_only_once() {
+    let policy = Policy { history: History { kernel_set: KernelSet::Written, ..History::NONE }, ..Policy::default() };
+    let gone = |world: &World, space: usize| world.memory.borrow_mut().roots[space] = Fate::Freed;
+    for (features, leave) in [MODERN, Features::default()].into_iter().flat_map(|cpu| LEAVE.map(|how| (cpu, how))) {
+        let world = World::of(policy, &[features; 2]);
+        for stays in [World::lazy, |_, _| ()] {
+            let space = world.space();
+            world.switch(1, space);
+            stays(world, 1);
+            gone(world, space);
+            leave(world, 1);
+        }
+        let [dying, next] = [world.space(), world.space()];
+        world.switch(1, dying);
+        world.lazy(1);
+        assert_eq!(world.destroy(0, dying), Destroyed::WhenUnreferenced);
+        world.forget_logs();
+        leave(world, 1);
+        let log = world.log(1);
+        assert!(log.contains(&Did::Event(Event::LastLazyReference(world.at(dying).token()))));
+        assert!(!log.contains(&Did::Event(Event::SwitchKept)), "nothing was held of the next space");
+        world.switch(1, next);
+        gone(world, next);
+        leave(world, 1);
+    }
+}
+
+#[test]
+fn c_25_of_two_cpus_that_hold_a_dying_space_the_second_tells_of_its_end() {
+    for (policy, leave) in left_alone(Lazy::SkipUnlessTablesFreed).flat_map(|policy| LEAVE.map(|how| (policy, how))) {
+        let world = World::new(policy, 3);
+        let space = world.space();
+        for cpu in [1, 2] {
+            world.switch(cpu, space);
+            world.lazy(cpu);
+        }
+        assert_eq!(world.destroy(0, space), Destroyed::WhenUnreferenced);
+        for (cpu, told) in [(1, 0), (2, 1)] {
+            leave(world, cpu);
+            assert_eq!(unreferenced(world, cpu), told, "CPU {cpu}");
+        }
+    }
+}
+
+/// CPU 1 runs something else, and is about to leave the set, for which it looks at the space once more.
+#[test]
+fn c_25_a_space_does_not_end_before_every_member_of_an_exact_set_has_answered() {
+    let (cpu_set, lazy_references) = (CpuSetUpkeep::Exact, LazyReferences::ShotDown);
+    let (world, space) = with_lazy_cpu(Policy { cpu_set, lazy_references, ..Policy::default() });
+    world.switch(1, world.space());
+    world.at(space).cpus().add(CpuId(1), Ordering::Relaxed); // Relaxed: one thread
+    assert_eq!((world.destroy(0, space), told(world)), (Destroyed::Now, true));
 }

@@ -8,7 +8,7 @@ use tlbkit::{
     Policy, Reason, Scope, SpaceToken, Stride, Tables, Tlb, TlbBatch, VirtAddr,
 };
 
-use crate::issue::{Issued, RING, answer, issue, several, wait};
+use crate::issue::{Issued, RING, answer, issue, page, several, wait};
 use crate::machine::{Core, Delivery, KERNEL, MODERN, Owner, USER, World};
 
 /// What the panic of `call` says.
@@ -169,6 +169,19 @@ fn a_task_that_migrated_is_told_when_it_asks_whether_its_flush_is_over() {
     wait(world, 0, pending);
 }
 
+/// All mailboxes are in use, so the wait would ask.
+#[test]
+fn a_task_that_migrated_before_it_waits_asks_nobody() {
+    let world = several(2, RING + 1, Policy { cpu_set: CpuSetUpkeep::Trimmed { every: 0 }, ..Policy::default() });
+    let last = (0..=RING).map(|n| issue(world, 0, n)).last().expect("one more than fits");
+    answer(world, 1);
+    world.forget_logs();
+    world.cpus[0].here.set(Some(CpuId(1)));
+    let said = complaint(|| _ = last.wait(&world.cpu(0)));
+    assert!(said.starts_with("called as CPU 0, on CPU 1"), "{said}");
+    assert_eq!(world.log(0), [], "nothing was done in the name of CPU 0");
+}
+
 /// What found no mailbox is asked by the look itself. In the midst of that, when CPU 1 takes the interrupt and enters
 /// the kernel's half, the task is moved.
 #[test]
@@ -298,6 +311,40 @@ fn a_flush_inside_the_wait_of_another_is_refused() {
     assert!(said.starts_with("a flush inside the wait of another"), "{said}");
 }
 
+/// CPU 0 waits for a mailbox; what it has issued was sent, but for the last.
+#[test]
+fn a_wait_for_an_issued_flush_inside_another_wait_is_refused() {
+    let world = several(2, RING + 2, Policy { cpu_set: CpuSetUpkeep::Trimmed { every: 0 }, ..Policy::default() });
+    let mut issued: Vec<_> = (0..=RING).map(|n| issue(world, 0, n)).collect();
+    world.plan(move |world| {
+        let cpu = world.cpu(0);
+        let mut next = || issued.pop().expect("one more than fits");
+        let [mut announced, mut sent] = [next(), next()];
+        let said = [
+            complaint(|| _ = announced.is_done(&cpu)),
+            complaint(|| announced.poll(&cpu)),
+            complaint(|| sent.poll(&cpu)),
+            complaint(|| _ = announced.wait(&cpu)),
+            complaint(|| _ = sent.wait(&cpu)),
+        ];
+        assert!(said.iter().all(|said| said.starts_with("a flush inside the wait of another")), "{said:?}");
+    });
+    world.unmap(0, 0, &[page(RING + 1)]);
+}
+
+/// CPU 1 takes the interrupt at once. While it answers, CPU 0, which would go on to the next CPU, takes one as well.
+#[test]
+fn a_flush_of_a_handler_inside_an_issue_is_refused() {
+    let world = several(2, 1, Policy { isolation: Isolation::On, ..Policy::default() });
+    world.exit_to_user(1);
+    world.delivery.set(Delivery::AtOnce);
+    *world.cpus[1].kept.nmi.borrow_mut() = Some(Box::new(|world| {
+        let said = complaint(|| world.cpu(0).flush_range(world.at(0), VirtAddr(USER), 1, Stride::Page4K, Reason::Fork));
+        assert!(said.starts_with("a flush inside the wait of another"), "{said}");
+    }));
+    drop(issue(world, 0, 0));
+}
+
 #[test]
 fn a_table_that_begins_no_page_is_refused() {
     let root = PhysAddr(0x1018);
@@ -359,8 +406,15 @@ fn what_no_type_excludes_a_debug_build_names() {
     let other = world.space();
     let said = complaint(|| world.cpu(0).switch_to(world.at(other), &IrqsOff::assume()));
     assert!(said.starts_with("interrupts are on"), "{said}");
-    let said = complaint(|| world.cpu(0).answer(&IrqsOff::assume()));
-    assert!(said.starts_with("interrupts are on"), "{said}");
+    let calls: [fn(Cpu<'static, 'static, Core>); 3] = [
+        |cpu| cpu.answer(&IrqsOff::assume()),
+        |cpu| cpu.enter_lazy(&IrqsOff::assume()),
+        |cpu| cpu.load_kernel(&IrqsOff::assume()),
+    ];
+    for call in calls {
+        let said = complaint(|| call(world.cpu(0)));
+        assert!(said.starts_with("interrupts are on"), "{said}");
+    }
     assert_eq!(world.destroy(0, other), Destroyed::Now);
     assert_eq!(complaint(|| world.switch(0, other)), "a switch to a space that has ended");
     world.cpus[0].cr3.set(Cr3::flushing(PhysAddr(0x7000), Pcid(3)));

@@ -1,7 +1,7 @@
 //! Counters: by reason and place, by size, and nothing when nobody asked.
 
 use tlbkit::{
-    Accounting, Compare, CpuStats, History, Place, Policy, RangeRule, Reason, SIZES, Scope, Stride, VirtAddr,
+    Accounting, Batching, Compare, CpuStats, History, Place, Policy, RangeRule, Reason, SIZES, Scope, Stride, VirtAddr,
 };
 
 use crate::machine::{Did, Owner, USER, World};
@@ -68,4 +68,15 @@ fn a_flush_that_concerns_one_cpu_alone_is_counted_like_any_other() {
     let stats = world.cpu(0).stats().unwrap();
     assert_eq!(events(stats, Reason::WriteProtect), [1, 0, 0]);
     assert_eq!((stats.size(1).samples, stats.size(1).cycles), (1, 100), "two readings of the clock");
+}
+
+#[test]
+fn what_is_flushed_last_is_counted_by_the_reason_of_what_was_named_and_sent_before() {
+    let history = History { accounting: Accounting::On, batching: Batching::None, ..History::NONE };
+    let world = World::new(Policy { history, ..Policy::default() }, 1);
+    let mut gather = world.gather(Owner::Space(world.space()));
+    gather.page(&world.cpu(0), VirtAddr(USER), Stride::Page4K, Scope::Local, Reason::WriteProtect);
+    gather.flush_everything();
+    world.finish(0, gather);
+    assert_eq!(events(world.cpu(0).stats().unwrap(), Reason::WriteProtect), [2, 0, 0]);
 }

@@ -30,6 +30,7 @@ fn inv_7_waiting_with_interrupts_off_is_an_error() {
     world.enter_kernel(0);
     world.delivery.set(Delivery::Queued);
     world.cpus[0].irqs.set(false);
+    world.plan(|_| panic!("it waits"));
     world.unmap(0, 0, &[USER]);
 }
 
