@@ -30,7 +30,8 @@
 //! - INV-3 while an ASID names a space, its generation never exceeds the space's; neither falls; an id is never reused.
 //!   (`cpu/asid.rs`)
 //! - INV-4 pages are flushed one by one only from generation g to g+1, and only if g+1 is the newest; otherwise
-//!   everything is flushed. (`flush/local.rs`)
+//!   everything is flushed. Under a PCID that all CPUs share, or for kernel addresses, which have no generations, they
+//!   are only if no deferred flush is outstanding. (`flush/local.rs`, `flush/owed.rs`)
 //! - INV-5 a flush of a space does not interrupt CPUs in lazy TLB mode, unless it frees page-table pages, has global
 //!   scope or trims the CPU set, or the policy wants them interrupted. (`flush/shootdown.rs`)
 //! - INV-6 when a flush returns, or the wait for an issued one, no CPU can use an old translation, and none walks an
@@ -46,7 +47,8 @@
 //! - INV-11 a flush that was asked for with global scope keeps it when it becomes a flush of everything.
 //!   (`flush/gather.rs`, `flush/local.rs`)
 //! - INV-12 a switch writes CR3 with the no-flush bit only if the ASID's generation equals the space's, read after this
-//!   CPU joined the CPU set. (`switch/mod.rs`)
+//!   CPU joined the CPU set; or under a PCID that all CPUs share, which INVLPGB keeps current. (`switch/mod.rs`,
+//!   `space/shared.rs`)
 //!
 //! # Use
 //!

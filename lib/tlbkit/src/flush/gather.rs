@@ -357,15 +357,16 @@ impl<'s, S, F> TlbGather<'s, S, F> {
         };
         let step = Step::from_stride(self.recorded.stride);
         let request = Request { extent, step, ..Request::everything(self.recorded.needs) };
-        match self.translations {
-            Translations::OfSpace(space) => request.in_space(space),
-            // Kernel addresses have no generation that would show a CPU what it has missed. If an issued gather owes a
-            // flush, the caller may have found cleared what that one took out.
-            Translations::OfKernel if cpu.tlb().owed.is_owed(SpaceId::KERNEL) => {
-                Request { extent: Extent::Everything, ..request }
-            }
-            Translations::OfKernel => request,
+        let (request, has_generation) = match self.translations {
+            Translations::OfSpace(space) => (request.in_space(space), !cpu.has_broadcast()),
+            Translations::OfKernel => (request, false),
+        };
+        // Where no generation shows a CPU what it has missed, the caller may have found cleared what a batch or an
+        // issued gather has not flushed yet: `owed.rs`.
+        if !has_generation && cpu.tlb().owed.is_owed(request.space) {
+            return Request { extent: Extent::Everything, ..request };
         }
+        request
     }
 
     #[inline]

@@ -17,8 +17,10 @@
 //! ```
 //! The count rises before the page-table lock is dropped. So a CPU that finds the PTE cleared finds the count too, or
 //! that it has fallen again, and then the flush is over. A CPU that flushes something of the space anyway need not
-//! look: its generation is two above what the other CPUs have, so they flush everything (INV-4). Kernel addresses have
-//! no generation. There each flush looks, and flushes everything if any flush of kernel addresses is owed.
+//! look: its generation is two above what the other CPUs have, so they flush everything (INV-4). That argument needs
+//! a generation which is compared. Kernel addresses have none, and INVLPGB flushes the pages that it names whatever a
+//! CPU has missed. So each flush of kernel addresses looks, and on a machine with INVLPGB each flush: it becomes one of
+//! everything if one is owed.
 //!
 //! Every sixty-fourth space shares a count, and some share it with the kernel. That costs a flush now and then that
 //! nobody needs, and saves every space a word. A batch that is never flushed leaves its counts behind: its translations

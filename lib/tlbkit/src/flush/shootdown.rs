@@ -59,8 +59,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         tables: Tables,
         why: Reason,
     ) {
-        // Invalidating one address reaches the cached path to a table above it (C-27).
-        let mut request = self.request_for(va, pages.max(1), stride, tables.needs());
+        let mut request = self.request_for_range(space, va, pages, stride, tables);
         if self.announce(Translations::OfSpace(space), &mut request) == Rest::WithOthers {
             // Only other CPUs need to know which space it is, so a flush of this CPU alone does not read that.
             self.flush_with_others(Translations::OfSpace(space), &request.in_space(space), why);
@@ -88,7 +87,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         stride: Stride,
         tables: Tables,
     ) -> Result<(), OthersMustFlush> {
-        let mut request = self.request_for(va, pages.max(1), stride, tables.needs()).in_space(space);
+        let mut request = self.request_for_range(space, va, pages, stride, tables).in_space(space);
         if self.announce(Translations::OfSpace(space), &mut request) == Rest::Nothing {
             return Ok(());
         }
@@ -100,6 +99,22 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         });
         if has_responder { Err(OthersMustFlush) } else { Ok(()) }
     }
+
+    #[inline(always)]
+    fn request_for_range(
+        &self,
+        space: &AddressSpace<H::Set>,
+        va: VirtAddr,
+        pages: u32,
+        stride: Stride,
+        tables: Tables,
+    ) -> Request<'static> {
+        // Invalidating one address reaches the cached path to a table above it (C-27).
+        let request = self.request_for(va, pages.max(1), stride, tables.needs());
+        // INVLPGB compares no generation, so it would leave what a batch owes: `owed.rs`.
+        let is_owed = self.has_broadcast() && self.tlb.owed.is_owed(space.id);
+        if is_owed { Request { extent: Extent::Everything, ..request } } else { request }
+    }
 }
 
 impl<'k, H: Hardware> Cpu<'_, 'k, H> {
@@ -107,7 +122,9 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
     ///
     /// When it returns, no CPU can use one of them (INV-6). A CPU that ran the space has flushed. Any other CPU finds
     /// the new generation before its next program of that space runs, and flushes then; until that time its TLB may
-    /// still hold them. With [`Needs::TABLES`] no CPU walks the old page tables any more, in lazy TLB mode or not.
+    /// still hold them. (Of a space with a PCID that all CPUs share, no TLB holds them: INVLPGB has flushed every CPU,
+    /// and no generation is compared.) With [`Needs::TABLES`] no CPU walks the old page tables any more, in lazy TLB
+    /// mode or not.
     /// Before it returns nothing is promised: other CPUs go on using what they hold, so nothing may be freed yet.
     ///
     /// Interrupts are on, and preemption is off. Other CPUs' requests are answered during the wait.

@@ -251,6 +251,34 @@ fn a_batch_of_spaces_that_have_not_moved_interrupts_those_that_run_them() {
     assert!(did.contains(&Did::Ipi(1)) && !did.contains(&Did::Tlbsync), "{did:?}");
 }
 
+/// Under a PCID that all CPUs share, no generation makes up for what a CPU has missed.
+#[test]
+fn c_75_a_flush_of_another_page_flushes_what_a_batch_owes_with_its_own() {
+    const NEXT: VirtAddr = VirtAddr(USER + 0x1000);
+    const FLUSHES: [fn(&'static World); 3] = [
+        |world| world.unmap(0, 0, &[NEXT.0]),
+        |world| world.cpu(0).flush_range(world.at(0), NEXT, 1, Stride::Page4K, Reason::WriteProtect),
+        |world| world.cpu(0).flush_range_alone(world.at(0), NEXT, 1, Stride::Page4K, Tables::Kept).unwrap(),
+    ];
+    for flush in FLUSHES {
+        let world = shared(POLICY, 2);
+        let mut batch = TlbBatch::new(Vec::new());
+        let page = world.memory.borrow_mut().unhook(Owner::Space(0), USER).unwrap();
+        world.enter_kernel(0);
+        batch.unmap(&world.cpu(0), world.at(0), page.stamp);
+        world.forget_logs();
+        flush(world);
+        assert_eq!(world.touch(1, USER), None);
+        assert_eq!(executed(world), [Did::Invlpgb(Invlpgb::Single(SHARED)), Did::Tlbsync]);
+        let freed = batch.flush(&world.cpu(0), Reason::Migrate).into_frames();
+        world.memory.borrow_mut().free(&freed);
+        world.audit();
+        world.forget_logs();
+        flush(world);
+        assert!(!executed(world).contains(&Did::Invlpgb(Invlpgb::Single(SHARED))), "nothing is owed any more");
+    }
+}
+
 /// A CPU that takes pages of a space away, and does not run it, has nothing from a move.
 #[test]
 fn a_space_moves_for_a_cpu_that_runs_it_alone() {

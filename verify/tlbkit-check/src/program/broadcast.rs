@@ -12,6 +12,11 @@ pub(super) const ALL: &[Named] = &[
     broadcast("broadcast-end-1-page", "a space ends under a CPU that ran it by its shared PCID alone", end),
     broadcast("broadcast-evict", "a batch takes pages of spaces that moved, that move and that did not", evict),
     broadcast("broadcast-kernel", "kernel mappings are removed by INVLPGB", kernel),
+    broadcast(
+        "broadcast-evict-2-pages",
+        "a page is taken by a batch, and found gone by a flush of the next",
+        found_gone,
+    ),
     broadcast("broadcast-1-page", "one CPU moves a space and gives a page back that another one uses", one_page),
 ];
 
@@ -58,6 +63,13 @@ fn evict() -> Program {
     let user = vec![Op::Compute(3), Op::Touch(0, Read), Op::DontNeed(0, 1), Op::Run(1), Op::Touch(0, Read)];
     let mover = vec![Op::Compute(1), Op::Share, Op::Touch(0, Write), Op::DontNeed(0, 1), Op::Run(0), Op::Compute(2)];
     Program { setup, cpus: vec![evictor, user, mover] }
+}
+
+/// CPU 1 gives both pages back, of which CPU 0 may have taken the first one and not flushed it yet.
+fn found_gone() -> Program {
+    let mut setup = shared(2, 1);
+    setup.push((0, Op::Share));
+    Program { setup, cpus: vec![vec![Op::Evict(0, 1)], vec![Op::DontNeed(0, 2), Op::Compute(1)]] }
 }
 
 fn kernel() -> Program {
