@@ -38,7 +38,6 @@ sed -i 's|crate::arch::mm::tlb_flush_all_excluding_global();|crate::mm::tlb::bri
 sed -i 's|crate::arch::irq::enable_local_and_halt();|crate::mm::tlb::halt_lazily(crate::arch::irq::enable_local_and_halt);|' \
     task/preempt/mod.rs
 
-# Kernel entries are global: INVLPG, by which a kernel stack's old entries go, reaches others under one PCID only.
-sed -i -e 's/prop.priv_flags |= PrivilegedPageFlags::AVAIL1;/&\n                prop.priv_flags |= PrivilegedPageFlags::GLOBAL;/' \
-    -e 's/prop.priv_flags -= PrivilegedPageFlags::AVAIL1;/&\n                prop.priv_flags |= PrivilegedPageFlags::GLOBAL;/' \
-    mm/kspace/mod.rs
+# What the kernel maps for itself is global: INVLPG, by which a kernel stack's old entries go, reaches others under one
+# PCID only.
+sed -i 's/PrivilegedPageFlags::empty()/PrivilegedPageFlags::GLOBAL/' task/kernel_stack.rs mm/dma/util.rs io/io_mem/mod.rs

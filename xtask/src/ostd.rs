@@ -1,5 +1,5 @@
 //! `cargo xtask ostd`: a kernel on Asterinas' OSTD, from the registry, with its own TLB code and with tlbkit in its
-//! place, side by side: value checks on both, then instructions and interrupts.
+//! place, side by side: value checks on both, OSTD's own tests, and instructions and interrupts.
 //!
 //! OSTD is fetched by cargo and laid aside under cargo's folder, where `metal/ostd/edit.sh` changes it. Nothing of it
 //! is in this repository.
@@ -13,6 +13,7 @@ use std::process::Command;
 use std::time::Duration;
 use tlbkit_boot::{Ended, Machine, PACKAGE, PROGRAM, TARGET};
 
+use crate::qemu::{BOCHS, LOG, emulate};
 use crate::setup::{self, Need, lack, output, tool};
 use crate::workshop::copy_folder;
 
@@ -25,10 +26,23 @@ const NEEDS: [Need; 3] = [Need::Program(PROGRAM, PACKAGE), Need::Target(TARGET),
 /// Seconds of a value check that nobody has named, and its CPUs.
 const SECONDS: u32 = 10;
 const CPUS: [u32; 4] = [1, 2, 4, 8];
+/// The same under Bochs, whose CPUs have PCIDs and take turns.
+const BOCHS_SECONDS: u32 = 2;
+const BOCHS_CPUS: [u32; 3] = [1, 2, 4];
+/// What Bochs boots from: GRUB, since it reads no kernel itself. This much memory is enough for OSTD.
+const DRIVE: &str = "memory: guest=512, host=512\nata0: enabled=1\n\
+                     ata0-master: type=cdrom, path=disc.iso, status=inserted\nboot: cdrom\n";
+const DISC_NEEDS: [Need; 3] = [
+    BOCHS,
+    Need::Program("xorriso", "xorriso"),
+    Need::File("/usr/lib/grub/i386-pc/multiboot2.mod", "grub-common grub-pc-bin"),
+];
 /// CPUs of a boot that counts, and how many times 2 ns an instruction takes on its clock: so few that a timer interrupt
 /// does not fall into each unmap of 512 pages.
 const COUNTED_CPUS: u32 = 4;
 const SHIFT: u32 = 1;
+/// CPUs of a boot that runs OSTD's own tests.
+const TEST_CPUS: u32 = 2;
 /// How long a boot may take. A kernel that waits for ever, and does not say so, is ended after the second.
 const LIMIT: Duration = Duration::from_secs(600);
 const SILENCE: Duration = Duration::from_secs(120);
@@ -50,6 +64,31 @@ impl Kernel {
         match self {
             Self::Own => "own",
             Self::Ported => "tlbkit",
+        }
+    }
+}
+
+/// What a kernel does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Program {
+    /// It checks values, or counts.
+    Checks,
+    /// It runs OSTD's own tests of its memory management.
+    Tests,
+}
+
+impl Program {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Checks => "kernel",
+            Self::Tests => "tests",
+        }
+    }
+
+    const fn flags(self) -> &'static [&'static str] {
+        match self {
+            Self::Checks => &[],
+            Self::Tests => &["--cfg", "ktest"],
         }
     }
 }
@@ -151,8 +190,11 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<bool> {
     let stress_s = match words[..] {
         [] | ["stress"] => Some(SECONDS),
         ["stress", text] => Some(seconds(text).with_context(|| format!("`ostd stress {text}`: must be 1 to 200"))?),
-        ["count" | "faults" | "--short"] => None,
-        _ => bail!("`ostd` takes stress [SECONDS], count, faults or --short, and --json; got `{}`", words.join(" ")),
+        ["count" | "faults" | "tests" | "bochs" | "--short"] => None,
+        _ => bail!(
+            "`ostd` takes stress [SECONDS], tests, bochs, count, faults or --short, and --json; got `{}`",
+            words.join(" ")
+        ),
     };
     if let Some(how) = lack(&NEEDS) {
         bail!("{how}");
@@ -160,6 +202,12 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<bool> {
     let place = Place::new(root)?;
     if words == ["faults"] {
         return faults(&place);
+    }
+    if words == ["tests"] {
+        return Ok(tests(&place, Kernel::Own)? & tests(&place, Kernel::Ported)?);
+    }
+    if words == ["bochs"] {
+        return bochs(&place);
     }
     if words == ["--short"] {
         return stress(&place.build(Kernel::Ported)?, Kernel::Ported, 2, SECONDS);
@@ -210,10 +258,10 @@ impl Place {
 
     /// Lays OSTD and the program aside, edits OSTD, and builds.
     fn build(&self, kernel: Kernel) -> Result<PathBuf> {
-        self.build_with(kernel, &[])
+        self.build_with(kernel, Program::Checks, &[])
     }
 
-    fn build_with(&self, kernel: Kernel, changes: &[(&str, &str)]) -> Result<PathBuf> {
+    fn build_with(&self, kernel: Kernel, program: Program, changes: &[(&str, &str)]) -> Result<PathBuf> {
         let place = self.folder.join(kernel.name());
         // Edited elsewhere, so that files which come out as they were are not built again.
         let fresh = self.folder.join("fresh");
@@ -240,23 +288,21 @@ impl Place {
         let link = format!("link-arg=-T{}", script.display());
         let flags =
             ["relocation-model=static", "relro-level=off", "force-unwind-tables=yes", "no-redzone=y", link.as_str()];
-        let flags: Vec<String> = flags.iter().flat_map(|flag| ["-C".to_owned(), (*flag).to_owned()]).collect();
+        let mut flags: Vec<&str> = flags.iter().flat_map(|flag| ["-C", *flag]).collect();
+        // OSTD is written for nightly Rust, and its own code is not ours to warn of.
+        flags.push("-Awarnings");
+        flags.extend(program.flags());
         let mut cargo = Command::new("cargo");
         cargo.args(["build", "--release", "--offline", "--quiet", "--target", TARGET, "--config"]);
         cargo.arg(format!("patch.crates-io.ostd.path='{}'", place.join("ostd").display()));
-        // OSTD is written for nightly Rust, and its own code is not ours to warn of.
-        cargo.env("RUSTC_BOOTSTRAP", "1").env("CARGO_TARGET_DIR", place.join("target"));
-        cargo.env("CARGO_ENCODED_RUSTFLAGS", [flags, vec!["-Awarnings".to_owned()]].concat().join("\x1f"));
+        let target = place.join(program.name());
+        cargo.env("RUSTC_BOOTSTRAP", "1").env("CARGO_TARGET_DIR", &target);
+        cargo.env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"));
         for name in ["USERNAME", "HOSTNAME", "RUSTC"] {
             cargo.env(format!("OSDK_BUILD_{name}"), "unknown");
         }
         tool(&mut cargo, &place)?;
-        let built = place.join("target").join(TARGET).join("release").join(NAME);
-        let image = place.join("kernel.elf");
-        let mut bytes = fs::read(&built)?;
-        bytes[18] = 3; // a machine of 32 bits, or QEMU does not read the Multiboot header
-        fs::write(&image, bytes)?;
-        Ok(image)
+        Ok(target.join(TARGET).join("release").join(NAME))
     }
 
     /// Lines that were added or taken out elsewhere.
@@ -293,11 +339,71 @@ fn stress(image: &Path, kernel: Kernel, cpus: u32, seconds: u32) -> Result<bool>
     Ok(ended.code == Some(SUCCESS))
 }
 
+/// Value checks on CPUs that have PCIDs, which the port must use; false if one failed.
+fn bochs(place: &Place) -> Result<bool> {
+    if let Some(how) = lack(&DISC_NEEDS) {
+        println!("ostd bochs: skipped: {how}");
+        return Ok(true);
+    }
+    let mut is_fine = true;
+    for kernel in Kernel::BOTH {
+        let image = place.build(kernel)?;
+        for cpus in BOCHS_CPUS {
+            let ended = boot_in_bochs(&image, cpus, &format!("seconds={BOCHS_SECONDS}"))?;
+            let has_pcids = ended.lines().pop().is_some_and(|line| line["pcids"] == true);
+            let with = if has_pcids { "with" } else { "without" };
+            println!("ostd bochs: {}, {cpus} CPUs, {with} PCIDs: {}", kernel.name(), told(&ended));
+            is_fine &= ended.code == Some(SUCCESS) && has_pcids == (kernel == Kernel::Ported);
+        }
+    }
+    Ok(is_fine)
+}
+
+/// OSTD's own tests of its memory management; false if one failed.
+fn tests(place: &Place, kernel: Kernel) -> Result<bool> {
+    let elf = place.build_with(kernel, Program::Tests, &[])?;
+    let mut all = Vec::new();
+    loop {
+        let ended = boot(&elf, TEST_CPUS, &format!("from={}", all.len()), SILENCE)?;
+        let before = all.len();
+        all.extend(tests_of(&ended.lines()));
+        // The boot ends with a test that panics, and begins anew behind it.
+        if all.len() == before || ended.lines().pop().is_some_and(|line| line["test"] == "tests") {
+            break;
+        }
+    }
+    let failed: Vec<&Test> = all.iter().filter(|test| test.why.is_some()).collect();
+    println!("ostd: {}: {} of {} tests of `mm` hold", kernel.name(), all.len() - failed.len(), all.len());
+    for test in &failed {
+        println!("  {}: {}", test.name, test.why.as_deref().unwrap_or_default());
+    }
+    Ok(failed.is_empty() && !all.is_empty())
+}
+
+/// One of OSTD's tests, and why it fails, if it does.
+struct Test {
+    name: String,
+    why: Option<String>,
+}
+
+/// The tests of a boot. Each says its name when it begins, and ends with its verdict.
+fn tests_of(lines: &[Value]) -> Vec<Test> {
+    let mut tests: Vec<Test> = Vec::new();
+    for line in lines {
+        if let Some(name) = line["name"].as_str() {
+            tests.push(Test { name: name.to_owned(), why: Some("it does not end".to_owned()) });
+        } else if let (Some(test), Some(holds)) = (tests.last_mut(), line["holds"].as_bool()) {
+            test.why = (!holds).then(|| line["why"].as_str().unwrap_or_default().to_owned());
+        }
+    }
+    tests
+}
+
 /// Builds and boots each fault; false if one was not seen, or if a kernel without one does not pass.
 fn faults(place: &Place) -> Result<bool> {
     let mut is_fine = true;
     for fault in FAULTS {
-        let ended = place.build_with(fault.kernel, fault.changes).and_then(|image| {
+        let ended = place.build_with(fault.kernel, Program::Checks, fault.changes).and_then(|image| {
             let limit = if fault.seen == Seen::Silence { SILENCE } else { LIMIT };
             let seconds = if fault.seen == Seen::Survived { SECONDS } else { 200 };
             boot(&image, 4, &format!("seconds={seconds}"), limit)
@@ -335,17 +441,38 @@ fn count(image: &Path) -> Result<Vec<Value>> {
 }
 
 /// With more CPUs than hosts have, they take turns.
-fn boot(kernel: &Path, cpus: u32, command_line: &str, limit: Duration) -> Result<Ended> {
+fn boot(elf: &Path, cpus: u32, command_line: &str, limit: Duration) -> Result<Ended> {
     let threads = if cpus > 4 { "tcg,thread=single" } else { "tcg,thread=multi" };
-    let accelerator = ["-m", "4G", "-cpu", "max", "-accel", threads];
-    Ok(Machine { kernel, command_line, cpus, accelerator: &accelerator }.boot_within(limit)?)
+    boot_in_qemu(elf, cpus, command_line, &["-accel", threads], limit)
 }
 
 /// By a clock that counts instructions.
-fn boot_by_clock(kernel: &Path, cpus: u32, command_line: &str) -> Result<Ended> {
+fn boot_by_clock(elf: &Path, cpus: u32, command_line: &str) -> Result<Ended> {
     let clock = format!("shift={SHIFT},align=off,sleep=off");
-    let accelerator = ["-m", "4G", "-cpu", "max", "-accel", "tcg,thread=single", "-icount", &clock];
-    Ok(Machine { kernel, command_line, cpus, accelerator: &accelerator }.boot_within(LIMIT)?)
+    boot_in_qemu(elf, cpus, command_line, &["-accel", "tcg,thread=single", "-icount", &clock], LIMIT)
+}
+
+fn boot_in_qemu(elf: &Path, cpus: u32, command_line: &str, options: &[&str], limit: Duration) -> Result<Ended> {
+    let kernel = &elf.with_extension("image");
+    let mut bytes = fs::read(elf)?;
+    bytes[18] = 3; // a machine of 32 bits, or QEMU does not read the Multiboot header
+    fs::write(kernel, bytes)?;
+    let accelerator = &[&["-m", "4G", "-cpu", "max"], options].concat();
+    Ok(Machine { kernel, command_line, cpus, accelerator }.boot_within(limit)?)
+}
+
+/// Under Bochs, which tells no exit code: what the kernel said last stands for it.
+fn boot_in_bochs(elf: &Path, cpus: u32, command_line: &str) -> Result<Ended> {
+    let folder = elf.with_extension("bochs");
+    let boot = folder.join("disc/boot");
+    fs::create_dir_all(boot.join("grub"))?;
+    output(Command::new("strip").arg("-o").arg(boot.join("kernel")).arg(elf))?;
+    fs::write(boot.join("grub/grub.cfg"), format!("multiboot2 /boot/kernel {command_line}\nboot\n"))?;
+    output(Command::new("grub-mkrescue").args(["--output=disc.iso", "disc"]).current_dir(&folder))?;
+    let seconds = emulate(&folder, cpus, DRIVE, LIMIT)?;
+    let text = String::from_utf8_lossy(&fs::read(folder.join(LOG)).unwrap_or_default()).into_owned();
+    let code = tlbkit_boot::lines(&text).pop().map(|line| if line["test"] == "stress" { SUCCESS } else { FAILURE });
+    Ok(Ended { text, code, seconds })
 }
 
 /// Bytes of the kernel's code.

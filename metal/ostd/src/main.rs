@@ -8,6 +8,7 @@ extern crate alloc;
 mod counts;
 mod sched;
 mod stress;
+mod tests;
 
 use core::alloc::Layout;
 use core::panic::PanicInfo;
@@ -16,12 +17,15 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use alloc::sync::Arc;
 use osdk_frame_allocator::FrameAllocator;
 use osdk_heap_allocator::{HeapAllocator, type_from_layout};
+use ostd::arch::device::io_port::WriteOnlyAccess;
+use ostd::boot::smp::register_ap_entry;
 use ostd::cpu_local_cell;
+use ostd::io::IoPort;
 use ostd::mm::frame::GlobalFrameAllocator;
 use ostd::mm::heap::SlotInfo;
 use ostd::mm::vm_space::VmSpace;
 use ostd::mm::{CachePolicy, Frame, FrameAllocOptions, PAGE_SIZE, Paddr, PageFlags, PageProperty, UFrame, Vaddr, VmIo};
-use ostd::power::{ExitCode, poweroff};
+use ostd::power::{ExitCode, inject_poweroff_handler, poweroff};
 use ostd::prelude::println;
 use ostd::task::disable_preempt;
 
@@ -81,21 +85,37 @@ fn panic(info: &PanicInfo<'_>) -> ! {
             core::hint::spin_loop();
         }
     }
+    if cfg!(ktest) {
+        tests::end(info);
+    }
     println!("{{\"test\":\"panic\",\"why\":\"{}\"}}", info.message());
     poweroff(ExitCode::Failure)
 }
 
-#[ostd::main]
+#[cfg_attr(not(ktest), ostd::main)]
+#[cfg_attr(ktest, ostd::ktest::main)]
 fn main() {
+    inject_poweroff_handler(end_bochs);
     // A fault of an access to user memory is for the code that made the access.
     ostd::arch::trap::inject_user_page_fault_handler(|_| Err(()));
     let line = &ostd::boot::boot_info().kernel_cmdline;
     let number = |name| argument(line, name).and_then(|text| text.parse().ok());
+    if cfg!(ktest) {
+        return tests::begin(number("from=").unwrap_or(0) as usize);
+    }
     match number("shift=") {
         Some(shift) => counts::begin(shift as u32),
         None => stress::begin(number("seconds=").unwrap_or(10), number("seed=").unwrap_or(1)),
     }
-    ostd::boot::smp::register_ap_entry(|| {});
+    register_ap_entry(|| {});
+}
+
+/// Ends the machine where OSTD has no way of its own to, which it has in QEMU alone.
+fn end_bochs(_: ExitCode) {
+    const BOCHS_EXIT: u16 = 0x8900;
+    if let Ok(port) = IoPort::<u8, WriteOnlyAccess>::acquire(BOCHS_EXIT) {
+        b"Shutdown".iter().for_each(|&letter| port.write(letter));
+    }
 }
 
 fn argument<'a>(line: &'a str, name: &str) -> Option<&'a str> {

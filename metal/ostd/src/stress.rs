@@ -18,6 +18,7 @@ use ostd::prelude::println;
 use ostd::sync::{LocalIrqDisabled, SpinLock};
 use ostd::task::{Task, disable_preempt, halt_cpu};
 use ostd::timer::Jiffies;
+use x86_64::registers::control::{Cr4, Cr4Flags};
 
 use crate::{frame, map, read_write, sched};
 
@@ -337,8 +338,9 @@ fn work(cpu: usize, table: &Table, seconds: u64, seed: u64) {
     if DONE.fetch_add(1, AcqRel) + 1 == num_cpus() as u32 {
         let count = |counter: &AtomicU64| counter.load(Relaxed);
         println!(
-            "{{\"test\":\"stress\",\"cpus\":{},\"reads\":{},\"changes\":{},\"forks\":{},\"ends\":{}}}",
+            "{{\"test\":\"stress\",\"cpus\":{},\"pcids\":{},\"reads\":{},\"changes\":{},\"forks\":{},\"ends\":{}}}",
             num_cpus(),
+            Cr4::read().contains(Cr4Flags::PCID),
             count(&READS),
             count(&CHANGES),
             count(&FORKS),
