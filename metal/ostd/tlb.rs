@@ -107,6 +107,7 @@ pub(crate) fn halt_lazily(halt: fn()) {
 }
 
 /// Loads `space`. What was loaded may end here.
+#[inline]
 pub(super) fn activate(space: &Arc<VmSpace>) {
     // A task that moves to another CPU after this look, or this call, is switched to there, and so loads it again.
     if LOADED_AT.load() == Arc::as_ptr(space) {
@@ -158,26 +159,20 @@ impl Drop for Space {
     }
 }
 
-/// What a gather holds until its flush: it grows by one frame at a time.
-#[derive(Default)]
-struct Frames(Vec<Frame<dyn AnyFrameMeta>>);
+/// Frames and page tables that nothing maps any more.
+type Frames = Vec<Frame<dyn AnyFrameMeta>>;
 
-impl Extend<Frame<dyn AnyFrameMeta>> for Frames {
-    fn extend<I: IntoIterator<Item = Frame<dyn AnyFrameMeta>>>(&mut self, frames: I) {
-        for frame in frames {
-            self.0.push(frame);
-        }
-    }
-}
-
-const NOTHING: Range<Vaddr> = Vaddr::MAX..0;
+/// Empty, and no page begins where it ends.
+const NOTHING: Range<Vaddr> = Vaddr::MAX..1;
 
 /// Collects what was taken away, and flushes it everywhere.
 pub struct TlbFlusher<'a, G: PinCurrentCpu> {
     whose: Translations<'a, Set>,
-    gather: TlbGather<'a, Set, Frames>,
-    /// The pages that the gather is told of when it is dispatched.
+    /// What was recorded: pages, everything, and frames, with page tables among them or not.
     named: Range<Vaddr>,
+    is_everything: bool,
+    has_tables: bool,
+    frames: Frames,
     /// Flushes that were begun.
     pending: SmallVec<[Pending<'a, Set, Frames>; 1]>,
     /// None while the kernel boots, on one CPU.
@@ -196,45 +191,46 @@ impl<'a, G: PinCurrentCpu> TlbFlusher<'a, G> {
     }
 
     fn of(whose: Translations<'a, Set>, _pin_current: G) -> Self {
-        let (gather, pending) = (TlbGather::new(whose, Frames::default()), SmallVec::new());
-        Self { whose, gather, named: NOTHING, pending, cpu: try_here(), _pin_current }
+        let (frames, pending, cpu) = (Frames::new(), SmallVec::new(), try_here());
+        Self { whose, named: NOTHING, is_everything: false, has_tables: false, frames, pending, cpu, _pin_current }
     }
 
     /// Records what is to be flushed by the next [`Self::dispatch_tlb_flush`].
     pub fn issue_tlb_flush(&mut self, op: TlbFlushOp) {
         if op.pages == TlbFlushOp::ALL {
-            self.gather.flush_everything();
-            if self.cpu.is_none() {
-                op.perform_on_current();
-            }
+            self.is_everything = true;
+            return;
+        }
+        let end = op.start + op.pages * PAGE_SIZE;
+        if op.start == self.named.end {
+            self.named.end = end; // pages come in order, mostly
         } else {
-            self.named = self.named.start.min(op.start)..self.named.end.max(op.start + op.pages * PAGE_SIZE);
+            self.named = self.named.start.min(op.start)..self.named.end.max(end);
         }
     }
 
     /// Records `op` as [`issue_tlb_flush`](Self::issue_tlb_flush) does, with a frame that is dropped after the flush
     /// and the RCU grace period.
     pub fn issue_tlb_flush_with(&mut self, op: TlbFlushOp, drop_after_flush: RcuDrop<Frame<dyn AnyFrameMeta>>) {
-        if op.pages > 1 {
-            self.gather.tables_freed(); // one frame for many pages is that of a page table
-        }
+        self.has_tables |= op.pages > 1; // one frame for many pages is that of a page table
         self.issue_tlb_flush(op);
-        // SAFETY: it comes out of the gather in `sync_tlb_flush` alone, which drops it after the grace period.
+        // SAFETY: it comes out of its flush in `sync_tlb_flush` alone, which drops it after the grace period.
         let (frame, panic_guard) = unsafe { RcuDrop::into_inner(drop_after_flush) };
-        self.gather.hold(frame);
+        self.frames.push(frame);
         panic_guard.forget();
     }
 
     /// Asks the other CPUs to flush what was recorded, and flushes here. It waits for nobody.
     pub fn dispatch_tlb_flush(&mut self) {
+        let Some(cpu) = self.cpu else { return TlbFlushOp::for_all().perform_on_current() };
         let named = mem::replace(&mut self.named, NOTHING);
-        let Some(cpu) = self.cpu else {
-            if !named.is_empty() {
-                TlbFlushOp::for_range(named).perform_on_current();
-            }
-            return;
-        };
-        let mut gather = mem::replace(&mut self.gather, TlbGather::new(self.whose, Frames::default()));
+        let mut gather = TlbGather::new(self.whose, mem::take(&mut self.frames));
+        if mem::take(&mut self.has_tables) {
+            gather.tables_freed();
+        }
+        if mem::take(&mut self.is_everything) {
+            gather.flush_everything();
+        }
         if !named.is_empty() {
             let (va, pages) = (VirtAddr(named.start as u64), named.len() / PAGE_SIZE);
             let scope = if matches!(self.whose, Translations::OfKernel) { Scope::Global } else { Scope::Local };
@@ -251,7 +247,7 @@ impl<'a, G: PinCurrentCpu> TlbFlusher<'a, G> {
     pub fn sync_tlb_flush(&mut self) {
         let Some(cpu) = self.cpu else { return };
         for pending in self.pending.drain(..) {
-            let frames = pending.wait(cpu).into_frames().0;
+            let frames = pending.wait(cpu).into_frames();
             if !frames.is_empty() {
                 let _ = RcuDrop::new(frames);
             }

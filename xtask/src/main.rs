@@ -45,7 +45,8 @@ cargo xtask linux [PART]             Linux with tlbkit in place of its TLB code,
                                      port, check [SECONDS], churn [SECONDS], judge [NAME], load [MINUTES], faults,
                                      bochs, compare [BOOTS], functions [WORK]; without a part check and compare
 cargo xtask ostd [PART] [--json]     a kernel on Asterinas' OSTD with tlbkit in place of its TLB code, beside the same
-                                     with its own: stress [SECONDS], count, faults; without a part stress and count
+                                     with its own: stress [SECONDS], tests, bochs, count, faults; without a part all but
+                                     faults
 cargo xtask report                   every published result, what the pages show of it, and the report in a browser
 cargo xtask advice [PROGRAM...]      what `tlbscope record` advises beside what `try` measures, on 26 programs
 cargo xtask deb                      the commands, their manual pages and completions as a package, by cargo-deb

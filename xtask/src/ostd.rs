@@ -58,8 +58,6 @@ enum Kernel {
 }
 
 impl Kernel {
-    const BOTH: [Self; 2] = [Self::Own, Self::Ported];
-
     const fn name(self) -> &'static str {
         match self {
             Self::Own => "own",
@@ -136,7 +134,7 @@ const FAULTS: &[Fault] = &[
     Fault {
         name: "a frame is freed before the flush",
         kernel: Kernel::Ported,
-        changes: &[("self.gather.hold(frame);", "drop(frame);")],
+        changes: &[("self.frames.push(frame);", "drop(frame);")],
         seen: Seen::ByValue,
     },
     Fault {
@@ -182,52 +180,68 @@ const FAULTS: &[Fault] = &[
     },
 ];
 
-/// Runs one part, or all; false if something was wrong.
+/// Runs one part, or all but the faults; false if something was wrong.
 pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<bool> {
-    let is_json = arguments.iter().any(|word| word == "--json");
+    let format = if arguments.iter().any(|word| word == "--json") { lines } else { table };
     let words: Vec<&str> = arguments.iter().map(String::as_str).filter(|&word| word != "--json").collect();
-    let seconds = |text: &str| text.parse().ok().filter(|seconds| (1..=200).contains(seconds));
-    let stress_s = match words[..] {
-        [] | ["stress"] => Some(SECONDS),
-        ["stress", text] => Some(seconds(text).with_context(|| format!("`ostd stress {text}`: must be 1 to 200"))?),
-        ["count" | "faults" | "tests" | "bochs" | "--short"] => None,
-        _ => bail!(
-            "`ostd` takes stress [SECONDS], tests, bochs, count, faults or --short, and --json; got `{}`",
-            words.join(" ")
-        ),
-    };
+    let part = Part::of(&words)?;
     if let Some(how) = lack(&NEEDS) {
         bail!("{how}");
     }
     let place = Place::new(root)?;
-    if words == ["faults"] {
-        return faults(&place);
-    }
-    if words == ["tests"] {
-        return Ok(tests(&place, Kernel::Own)? & tests(&place, Kernel::Ported)?);
-    }
-    if words == ["bochs"] {
-        return bochs(&place);
-    }
-    if words == ["--short"] {
-        return stress(&place.build(Kernel::Ported)?, Kernel::Ported, 2, SECONDS);
-    }
-    let images = [place.build(Kernel::Own)?, place.build(Kernel::Ported)?];
-    let mut is_fine = true;
-    for (image, kernel) in images.iter().zip(Kernel::BOTH) {
-        for cpus in stress_s.iter().flat_map(|_| CPUS) {
-            is_fine &= stress(image, kernel, cpus, stress_s.unwrap_or_default())?;
+    let both = |check: &dyn Fn(Kernel) -> Result<bool>| Ok(check(Kernel::Own)? & check(Kernel::Ported)?);
+    let stressed = |seconds| both(&|kernel| stress(&place, kernel, &CPUS, seconds));
+    let tested = || both(&|kernel| tests(&place, kernel));
+    let with_pcids = || both(&|kernel| bochs(&place, kernel, &BOCHS_CPUS));
+    let counted = || counts(&place).map(|rows| print!("{}", format(&rows))).map(|()| true);
+    match part {
+        Part::All => Ok(stressed(SECONDS)? & tested()? & with_pcids()? & counted()?),
+        Part::Stress(seconds) => stressed(seconds),
+        Part::Tests => tested(),
+        Part::Bochs => with_pcids(),
+        Part::Count => counted(),
+        Part::Faults => faults(&place),
+        Part::Short => {
+            let is_fine = stress(&place, Kernel::Ported, &[2], SECONDS)? & tests(&place, Kernel::Ported)?;
+            Ok(is_fine & bochs(&place, Kernel::Ported, &[2])?)
         }
     }
-    if words.is_empty() || words == ["count"] {
-        let [own, ported] = [count(&images[0])?, count(&images[1])?];
-        let mut rows: Vec<Row> = own.into_iter().zip(ported).map(|(own, ported)| Row::of(&own, &ported)).collect();
-        rows.push(Row::sizes("lines of TLB code", [place.lines(Kernel::Own)?, place.lines(Kernel::Ported)?]));
-        rows.push(Row::sizes("lines changed elsewhere", [place.edits(Kernel::Own)?, place.edits(Kernel::Ported)?]));
-        rows.push(Row::sizes("bytes of text, whole kernel", [text(&images[0])?, text(&images[1])?]));
-        print!("{}", if is_json { lines(&rows) } else { table(&rows) });
+}
+
+/// What is asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Part {
+    All,
+    /// The value checks, for so many seconds each.
+    Stress(u32),
+    Tests,
+    Bochs,
+    Count,
+    Faults,
+    /// Of the port alone, one boot of each check.
+    Short,
+}
+
+impl Part {
+    fn of(words: &[&str]) -> Result<Self> {
+        let seconds = |text: &str| text.parse().ok().filter(|seconds| (1..=200).contains(seconds));
+        Ok(match *words {
+            [] => Self::All,
+            ["stress"] => Self::Stress(SECONDS),
+            ["stress", text] => {
+                Self::Stress(seconds(text).with_context(|| format!("`ostd stress {text}`: must be 1 to 200"))?)
+            }
+            ["tests"] => Self::Tests,
+            ["bochs"] => Self::Bochs,
+            ["count"] => Self::Count,
+            ["faults"] => Self::Faults,
+            ["--short"] => Self::Short,
+            _ => bail!(
+                "`ostd` takes stress [SECONDS], tests, bochs, count or faults, and --json; got `{}`",
+                words.join(" ")
+            ),
+        })
     }
-    Ok(is_fine)
 }
 
 /// Where OSTD is laid aside and built.
@@ -332,29 +346,32 @@ impl Place {
     }
 }
 
-/// Value checks for some seconds; false if one failed.
-fn stress(image: &Path, kernel: Kernel, cpus: u32, seconds: u32) -> Result<bool> {
-    let ended = boot(image, cpus, &format!("seconds={seconds}"), LIMIT)?;
-    println!("ostd: {}, {cpus} CPUs: {}", kernel.name(), told(&ended));
-    Ok(ended.code == Some(SUCCESS))
+/// Value checks for some seconds on each number of CPUs; false if one failed.
+fn stress(place: &Place, kernel: Kernel, cpus: &[u32], seconds: u32) -> Result<bool> {
+    let elf = place.build(kernel)?;
+    let mut is_fine = true;
+    for &cpus in cpus {
+        let ended = boot(&elf, cpus, &format!("seconds={seconds}"), LIMIT)?;
+        println!("ostd: {}, {cpus} CPUs: {}", kernel.name(), told(&ended));
+        is_fine &= ended.code == Some(SUCCESS);
+    }
+    Ok(is_fine)
 }
 
-/// Value checks on CPUs that have PCIDs, which the port must use; false if one failed.
-fn bochs(place: &Place) -> Result<bool> {
+/// Value checks under Bochs, on CPUs with PCIDs, which the port must use; false if one failed.
+fn bochs(place: &Place, kernel: Kernel, cpus: &[u32]) -> Result<bool> {
     if let Some(how) = lack(&DISC_NEEDS) {
         println!("ostd bochs: skipped: {how}");
         return Ok(true);
     }
+    let elf = place.build(kernel)?;
     let mut is_fine = true;
-    for kernel in Kernel::BOTH {
-        let image = place.build(kernel)?;
-        for cpus in BOCHS_CPUS {
-            let ended = boot_in_bochs(&image, cpus, &format!("seconds={BOCHS_SECONDS}"))?;
-            let has_pcids = ended.lines().pop().is_some_and(|line| line["pcids"] == true);
-            let with = if has_pcids { "with" } else { "without" };
-            println!("ostd bochs: {}, {cpus} CPUs, {with} PCIDs: {}", kernel.name(), told(&ended));
-            is_fine &= ended.code == Some(SUCCESS) && has_pcids == (kernel == Kernel::Ported);
-        }
+    for &cpus in cpus {
+        let ended = boot_in_bochs(&elf, cpus, &format!("seconds={BOCHS_SECONDS}"))?;
+        let has_pcids = ended.lines().pop().is_some_and(|line| line["pcids"] == true);
+        let with = if has_pcids { "with" } else { "without" };
+        println!("ostd bochs: {}, {cpus} CPUs, {with} PCIDs: {}", kernel.name(), told(&ended));
+        is_fine &= ended.code == Some(SUCCESS) && has_pcids == (kernel == Kernel::Ported);
     }
     Ok(is_fine)
 }
@@ -413,8 +430,8 @@ fn faults(place: &Place) -> Result<bool> {
         println!("ostd: {}, {}: {}{wrong}", fault.kernel.name(), fault.name, told(&ended));
         is_fine &= is_right;
     }
-    for kernel in Kernel::BOTH {
-        is_fine &= stress(&place.build(kernel)?, kernel, 4, SECONDS)?;
+    for kernel in [Kernel::Own, Kernel::Ported] {
+        is_fine &= stress(place, kernel, &[4], SECONDS)?;
     }
     Ok(is_fine)
 }
@@ -431,6 +448,17 @@ fn told(ended: &Ended) -> String {
         (_, Some(code)) => format!("ended with {code}"),
         (_, None) => "nothing, in the time that it had".to_owned(),
     }
+}
+
+/// All counts of both kernels.
+fn counts(place: &Place) -> Result<Vec<Row>> {
+    let elves = [place.build(Kernel::Own)?, place.build(Kernel::Ported)?];
+    let [own, ported] = [count(&elves[0])?, count(&elves[1])?];
+    let mut rows: Vec<Row> = own.into_iter().zip(ported).map(|(own, ported)| Row::of(&own, &ported)).collect();
+    rows.push(Row::sizes("lines of TLB code", [place.lines(Kernel::Own)?, place.lines(Kernel::Ported)?]));
+    rows.push(Row::sizes("lines changed elsewhere", [place.edits(Kernel::Own)?, place.edits(Kernel::Ported)?]));
+    rows.push(Row::sizes("bytes of text, whole kernel", [text(&elves[0])?, text(&elves[1])?]));
+    Ok(rows)
 }
 
 /// The rows that a kernel counts.
@@ -534,6 +562,23 @@ mod tests {
             assert_eq!(text.matches(from).count(), 1, "{from}");
         }
         Ok(())
+    }
+
+    #[test]
+    fn a_part_is_named_by_its_words() {
+        assert_eq!(Part::of(&["stress", "60"]).ok(), Some(Part::Stress(60)));
+        assert_eq!(Part::of(&[]).ok(), Some(Part::All));
+        assert!(Part::of(&["stress", "201"]).is_err() && Part::of(&["bochs", "2"]).is_err());
+    }
+
+    #[test]
+    fn a_test_fails_that_says_so_or_does_not_end() {
+        let text = "{\"at\":0,\"name\":\"a\"}\n{\"holds\":true,\"why\":\"\"}\n{\"at\":1,\"name\":\"b\"}\n\
+                    {\"holds\":false,\"why\":\"2 is not 3\"}\n{\"at\":2,\"name\":\"c\"}\n";
+        let tests = tests_of(&tlbkit_boot::lines(text));
+        let why: Vec<Option<&str>> = tests.iter().map(|test| test.why.as_deref()).collect();
+        assert_eq!(why, [None, Some("2 is not 3"), Some("it does not end")]);
+        assert_eq!(tests[2].name, "c");
     }
 
     #[test]

@@ -169,6 +169,8 @@ pub struct X86Cpu<'k, K> {
     features: Features,
     apic: Apic,
     flush_vector: u8,
+    /// The bits that CR3 may have.
+    cr3_mask: u64,
 }
 
 impl<'k, K: Kernel> X86Cpu<'k, K> {
@@ -181,7 +183,8 @@ impl<'k, K: Kernel> X86Cpu<'k, K> {
     /// all interrupts itself; every space that the protocol is given maps the kernel.
     #[must_use]
     pub unsafe fn new(kernel: &'k K, features: Features, apic: Apic, flush_vector: u8) -> Self {
-        Self { kernel, features, apic, flush_vector }
+        let cr3_mask = if features.pcid { u64::MAX } else { Cr3::flushing(Cr3(u64::MAX).root(), Pcid::KERNEL).0 };
+        Self { kernel, features, apic, flush_vector, cr3_mask }
     }
 
     /// The kernel's part.
@@ -209,7 +212,7 @@ impl<K: Kernel> Hardware for X86Cpu<'_, K> {
     fn write_cr3(&self, cr3: Cr3) {
         // With CR4.PCIDE clear, a PCID or the no-flush bit would fault. The protocol never sets them there, but this
         // function is safe, so it must be right for every other caller too.
-        let mut cr3 = if self.features.pcid { cr3 } else { Cr3::flushing(cr3.root(), Pcid::KERNEL) };
+        let mut cr3 = Cr3(cr3.0 & self.cr3_mask);
         if !cr3.keeps() && self.is_lost(Invalidation::Tag(cr3.pcid())) && self.features.pcid {
             cr3 = Cr3::keeping(cr3.root(), cr3.pcid());
         }
