@@ -51,8 +51,7 @@ pub fn begin(from: usize) {
 pub fn end(info: &PanicInfo<'_>) -> ! {
     let (file, line, col) = info.location().map_or(("", 0, 0), |at| (at.file(), at.line(), at.column()));
     let message = info.message().to_string();
-    *THROWN.lock() =
-        Some(ktest::PanicInfo { message, file: file.to_string(), line: line as usize, col: col as usize });
+    *THROWN.lock() = Some(ktest::PanicInfo { message, file: file.to_string(), line: line as usize, col: col as usize });
     let test = all().nth(RUNNING.load(Relaxed)).expect("a test runs");
     judge(&test, |_| Err(Box::new(THROWN.lock().take().expect("it is there"))));
     poweroff(ExitCode::Success)
