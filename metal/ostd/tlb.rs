@@ -2,7 +2,7 @@
 //!
 //! A space is an [`AddressSpace`] inside its `VmSpace`. Each CPU keeps an `Arc` of the one that it has loaded, lazily
 //! or not, so a space ends when no CPU has it loaded any more: `Drop` is enough, and the library asks for no other
-//! space than that one. A frame goes into a gather when its entry is cleared, and comes out when every CPU has
+//! space than that one. A frame stays with its flusher from the clearing of its entry until every CPU has
 //! answered.
 
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
@@ -159,8 +159,18 @@ impl Drop for Space {
     }
 }
 
-/// Frames and page tables that nothing maps any more.
-type Frames = Vec<Frame<dyn AnyFrameMeta>>;
+/// Frames and page tables that nothing maps any more: a gather holds them all at once.
+#[derive(Default)]
+struct Frames(Vec<Frame<dyn AnyFrameMeta>>);
+
+impl Extend<Self> for Frames {
+    fn extend<I: IntoIterator<Item = Self>>(&mut self, held: I) {
+        for Self(mut frames) in held {
+            frames.append(&mut self.0);
+            self.0 = frames;
+        }
+    }
+}
 
 /// Empty, and no page begins where it ends.
 const NOTHING: Range<Vaddr> = Vaddr::MAX..1;
@@ -168,9 +178,8 @@ const NOTHING: Range<Vaddr> = Vaddr::MAX..1;
 /// Collects what was taken away, and flushes it everywhere.
 pub struct TlbFlusher<'a, G: PinCurrentCpu> {
     whose: Translations<'a, Set>,
-    /// What was recorded: pages, everything, and frames, with page tables among them or not.
+    /// What was recorded: pages, and frames, with page tables among them or not.
     named: Range<Vaddr>,
-    is_everything: bool,
     has_tables: bool,
     frames: Frames,
     /// Flushes that were begun.
@@ -191,16 +200,12 @@ impl<'a, G: PinCurrentCpu> TlbFlusher<'a, G> {
     }
 
     fn of(whose: Translations<'a, Set>, _pin_current: G) -> Self {
-        let (frames, pending, cpu) = (Frames::new(), SmallVec::new(), try_here());
-        Self { whose, named: NOTHING, is_everything: false, has_tables: false, frames, pending, cpu, _pin_current }
+        let (frames, pending, cpu) = (Frames::default(), SmallVec::new(), try_here());
+        Self { whose, named: NOTHING, has_tables: false, frames, pending, cpu, _pin_current }
     }
 
     /// Records what is to be flushed by the next [`Self::dispatch_tlb_flush`].
     pub fn issue_tlb_flush(&mut self, op: TlbFlushOp) {
-        if op.pages == TlbFlushOp::ALL {
-            self.is_everything = true;
-            return;
-        }
         let end = op.start + op.pages * PAGE_SIZE;
         if op.start == self.named.end {
             self.named.end = end; // pages come in order, mostly
@@ -216,7 +221,7 @@ impl<'a, G: PinCurrentCpu> TlbFlusher<'a, G> {
         self.issue_tlb_flush(op);
         // SAFETY: it comes out of its flush in `sync_tlb_flush` alone, which drops it after the grace period.
         let (frame, panic_guard) = unsafe { RcuDrop::into_inner(drop_after_flush) };
-        self.frames.push(frame);
+        self.frames.0.push(frame);
         panic_guard.forget();
     }
 
@@ -224,12 +229,12 @@ impl<'a, G: PinCurrentCpu> TlbFlusher<'a, G> {
     pub fn dispatch_tlb_flush(&mut self) {
         let Some(cpu) = self.cpu else { return TlbFlushOp::for_all().perform_on_current() };
         let named = mem::replace(&mut self.named, NOTHING);
-        let mut gather = TlbGather::new(self.whose, mem::take(&mut self.frames));
+        let mut gather = TlbGather::new(self.whose, Frames::default());
+        if !self.frames.0.is_empty() {
+            gather.hold(mem::take(&mut self.frames));
+        }
         if mem::take(&mut self.has_tables) {
             gather.tables_freed();
-        }
-        if mem::take(&mut self.is_everything) {
-            gather.flush_everything();
         }
         if !named.is_empty() {
             let (va, pages) = (VirtAddr(named.start as u64), named.len() / PAGE_SIZE);
@@ -247,7 +252,7 @@ impl<'a, G: PinCurrentCpu> TlbFlusher<'a, G> {
     pub fn sync_tlb_flush(&mut self) {
         let Some(cpu) = self.cpu else { return };
         for pending in self.pending.drain(..) {
-            let frames = pending.wait(cpu).into_frames();
+            let frames = pending.wait(cpu).into_frames().0;
             if !frames.is_empty() {
                 let _ = RcuDrop::new(frames);
             }
@@ -272,7 +277,7 @@ pub struct TlbFlushOp {
 }
 
 impl TlbFlushOp {
-    const ALL: usize = usize::MAX;
+    const ALL: usize = usize::MAX / PAGE_SIZE;
 
     /// Flushes on this CPU alone.
     pub fn perform_on_current(&self) {

@@ -135,7 +135,7 @@ const FAULTS: &[Fault] = &[
     Fault {
         name: "a frame is freed before the flush",
         kernel: Kernel::Ported,
-        changes: &[("self.frames.push(frame);", "drop(frame);")],
+        changes: &[("self.frames.0.push(frame);", "drop(frame);")],
         seen: Seen::ByValue,
     },
     Fault {
