@@ -136,7 +136,8 @@ impl<F> TlbBatch<F> {
     /// ```
     ///
     /// # Panics
-    /// As [`flush`](Self::flush); what was recorded is still in the batch then.
+    /// As [`flush`](Self::flush); what was recorded is still in the batch then. Of further flushes
+    /// [`TlbGather::flush_and_reuse`](crate::TlbGather::flush_and_reuse) has the rule.
     pub fn flush_and_reuse<H: Hardware>(&mut self, cpu: &Cpu<'_, '_, H>, why: Reason, free: impl FnOnce(&mut F)) {
         self.flush_named(cpu, why);
         self.targets.clear();

@@ -207,8 +207,9 @@ impl<'s, S, F> TlbGather<'s, S, F> {
     }
 
     /// For a kernel whose walkers take no lock and hold interrupts back instead (C-23): makes the flush interrupt each
-    /// CPU that may use the space, and leave none to its host or to its next entry into the kernel. CPUs that run
-    /// something else are left alone as always. Kernels without [`Hardware::flush_by_host`] need not call it.
+    /// CPU that may use the space, and leave none to its host. CPUs that run something else are left alone as always,
+    /// and so is a CPU that defers flushes of kernel addresses: no walker is on its way there. Kernels without
+    /// [`Hardware::flush_by_host`] need not call it.
     #[inline]
     pub const fn interrupt_walkers(&mut self) {
         self.recorded.needs = self.recorded.needs.with(Needs::ANSWER);
@@ -291,7 +292,8 @@ impl<'s, S, F> TlbGather<'s, S, F> {
     /// ```
     ///
     /// # Panics
-    /// As [`flush`](Self::flush); what was recorded is still in the gather then.
+    /// As [`flush`](Self::flush); what was recorded is still in the gather then. If it was because interrupts were off,
+    /// the request has been sent, and every further flush on this CPU panics until [`Cpu::bring_up`] has ended it.
     pub fn flush_and_reuse<H: Hardware<Set = S>>(&mut self, cpu: &Cpu<'_, '_, H>, free: impl FnOnce(&mut F)) {
         if self.has_work(cpu) {
             cpu.shootdown(self.translations, self.request(cpu), self.reason());

@@ -21,6 +21,8 @@
 //! again in the end, and sets the top itself (`leave_hint_again`). If it was the responder, it looks at every word when
 //! it comes online (`look_everywhere`).
 
+use core::ops::Range;
+
 use super::request::{MAILBOXES, Mailbox};
 use crate::addr::CpuId;
 use crate::policy::history::state::ROWS;
@@ -116,13 +118,15 @@ impl<'k> RequestMatrix<'k> {
         self.cpus * self.outbox_stride + row * self.row_words
     }
 
-    /// CPUs that have not answered a request of `cpu`, in any mailbox; `attendance` knows which are offline.
-    pub(crate) fn missing<'a>(&self, cpu: CpuId, attendance: &'a dyn Attendance) -> Missing<'a>
+    /// CPUs that have not answered a request in these `mailboxes` of `cpu`; `attendance` knows which are offline.
+    pub(crate) fn missing<'a>(&self, cpu: CpuId, mailboxes: Range<usize>, attendance: &'a dyn Attendance) -> Missing<'a>
     where
         'k: 'a,
     {
-        let others = &self.rows[self.start_of_outbox(cpu, 1)..][..(MAILBOXES - 1) * self.row_words];
-        Missing { first: self.outbox(cpu, 0), others, attendance, owes: Owes::Answer }
+        let first = self.outbox(cpu, mailboxes.start);
+        let others = self.start_of_outbox(cpu, mailboxes.start + 1);
+        let others = &self.rows[others..][..(mailboxes.len() - 1) * self.row_words];
+        Missing { first, others, attendance, owes: Owes::Answer }
     }
 
     /// A mailbox of `cpu` other than its first.
@@ -177,15 +181,12 @@ impl Inbox<'_, '_> {
         self.matrix.inboxes[self.start + top].fetch_or(bit, Ordering::Release) == 0
     }
 
-    /// Leaves the hint again, in both levels: the first may have been taken already, or the CPU that was about to set
-    /// the top may have stopped.
+    /// Leaves the hint again, in both levels: the first may have been taken already, or the CPU that was about to leave
+    /// it, or to set the top, may have stopped.
     pub(crate) fn leave_hint_again(&self, initiator: CpuId) {
-        let (index, bit) = split(initiator);
-        // Relaxed: the outbox came before the first hint, by the Release in `leave_hint`. Hints are only changed by
-        // read-modify-writes, so a CPU that finds this one finds that Release in its release sequence.
-        self.word(index).fetch_or(bit, Ordering::Relaxed);
+        let _was_first = self.leave_hint(initiator);
         if self.matrix.top_words != 0 {
-            self.add_on_top(index);
+            self.add_on_top(split(initiator).0);
         }
     }
 

@@ -22,7 +22,7 @@ use super::mailboxes::Issued;
 use super::owed::Debts;
 use super::request::{Needs, Request};
 use super::shootdown::Rest;
-use super::wait::{Awaited, Waited};
+use super::wait::Waited;
 use crate::cpu::Cpu;
 use crate::hardware::{Event, Hardware};
 use crate::policy::Reason;
@@ -201,8 +201,8 @@ impl<S, F> Pending<'_, S, F> {
         let [mut for_answers, mut for_mailbox] = [Waited::default(), Waited::default()];
         while !self.is_over(cpu) {
             match &self.progress {
-                Progress::Sent(issued) => cpu.poll_a_turn(Awaited::Issued(issued), &mut for_answers),
-                Progress::Over | Progress::Announced(_) => cpu.poll_a_turn(Awaited::FreeMailbox, &mut for_mailbox),
+                Progress::Sent(issued) => _ = cpu.wait_a_turn_for_issued(issued, &mut for_answers),
+                Progress::Over | Progress::Announced(_) => cpu.wait_a_turn_for_mailbox(&mut for_mailbox),
             }
         }
         cpu.assert_here();

@@ -64,8 +64,7 @@ use crate::space::cpu_set::{AtomicCpuSet, Missing, Owes, first_cpu, split};
 use crate::sync::{AtomicU64, Ordering};
 
 /// What is waited for.
-#[derive(Clone, Copy)]
-pub(crate) enum Awaited<'i> {
+enum Awaited<'i> {
     /// The request in this mailbox of this CPU.
     Mailbox(usize),
     /// Any request of this CPU, since it needs a free mailbox.
@@ -121,24 +120,15 @@ impl<H: Hardware> Cpu<'_, '_, H> {
                 self.hardware.relax();
                 late = word.load(Ordering::Acquire); // Acquire: as above
             }
-            if late != 0 {
-                self.wait_for_late(mailbox, index, word, late, &mut waited);
+            while late != 0 {
+                self.wait_a_turn(Awaited::Mailbox(mailbox), first_cpu(index, late), &mut waited);
+                late = word.load(Ordering::Acquire); // Acquire: as above
             }
         }
     }
 
-    /// The same for one `word`, the one at `index`, where `late` have not answered yet.
-    #[cold]
-    #[inline(never)]
-    fn wait_for_late(&self, mailbox: usize, index: usize, word: &AtomicU64, mut late: u64, waited: &mut Waited) {
-        while late != 0 {
-            self.wait_a_turn(Awaited::Mailbox(mailbox), first_cpu(index, late), waited);
-            // Acquire: as in `wait`.
-            late = word.load(Ordering::Acquire);
-        }
-    }
-
     /// One turn of a wait: `late` has not answered yet.
+    #[cold]
     fn wait_a_turn(&self, awaited: Awaited<'_>, late: CpuId, waited: &mut Waited) {
         self.hardware.event(Event::Waiting(late));
         self.hardware.with_irqs_off(|irqs| self.answer_in_a_wait(irqs));
@@ -146,17 +136,16 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         if !waited.is_turn_late(self.hardware) {
             return;
         }
-        self.resend_late(awaited);
+        let (initiator, mailboxes) = match awaited {
+            Awaited::Mailbox(mailbox) => (self.id, mailbox..mailbox + 1),
+            Awaited::FreeMailbox => (self.id, 0..MAILBOXES),
+            Awaited::Issued(issued) => (issued.cpu, issued.mailbox()..issued.mailbox() + 1),
+        };
+        mailboxes.clone().for_each(|mailbox| self.resend_late(initiator, mailbox));
         if !waited.is_given_up(self.hardware) {
             return;
         }
-        let missing = match awaited {
-            Awaited::Issued(issued) => {
-                let first = self.tlb.matrix.outbox(issued.cpu, issued.mailbox());
-                Missing { first, others: &[], attendance: &self.tlb.cpus, owes: Owes::Answer }
-            }
-            Awaited::Mailbox(_) | Awaited::FreeMailbox => self.missing(),
-        };
+        let missing = self.tlb.matrix.missing(initiator, mailboxes, &self.tlb.cpus);
         let mut is_anybody = false;
         missing.for_each(|_| is_anybody = true);
         if is_anybody {
@@ -188,16 +177,21 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         }
     }
 
-    /// One turn of a wait for an issued request or for a free mailbox, with interrupts on or off. Returns at once if
-    /// nobody is missing.
+    /// One turn of a wait for an issued request, be it this CPU's or another one's, with interrupts on or off. False if
+    /// the request is over.
     #[cold]
-    pub(crate) fn poll_a_turn(&self, awaited: Awaited<'_>, waited: &mut Waited) {
-        let late = match awaited {
-            Awaited::Issued(issued) => self.first_missing(issued),
-            Awaited::Mailbox(_) | Awaited::FreeMailbox => self.missing().any_responder(),
-        };
-        if let Some(late) = late {
-            self.wait_a_turn(awaited, late, waited);
+    pub(crate) fn wait_a_turn_for_issued(&self, issued: &Issued, waited: &mut Waited) -> bool {
+        let Some(late) = self.first_missing(issued) else { return false };
+        self.wait_a_turn(Awaited::Issued(issued), late, waited);
+        true
+    }
+
+    /// One turn of a wait for a free mailbox of this CPU, with interrupts on or off. Returns at once if all CPUs have
+    /// answered.
+    #[cold]
+    pub(crate) fn wait_a_turn_for_mailbox(&self, waited: &mut Waited) {
+        if let Some(late) = self.missing().any_responder() {
+            self.wait_a_turn(Awaited::FreeMailbox, late, waited);
         }
     }
 
@@ -212,9 +206,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         self.assert_not_in_a_flush();
         self.state.is_in_a_flush.set(1);
         let mut waited = Waited::default();
-        while let Some(late) = self.first_missing(issued) {
-            self.wait_a_turn(Awaited::Issued(issued), late, &mut waited);
-        }
+        while self.wait_a_turn_for_issued(issued, &mut waited) {}
         if issued.cpu == self.id {
             self.free_if_answered(issued.mailbox());
         }
@@ -235,7 +227,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
             if let Some(mailbox) = self.find_free_mailbox() {
                 return mailbox;
             }
-            self.poll_a_turn(Awaited::FreeMailbox, &mut waited);
+            self.wait_a_turn_for_mailbox(&mut waited);
         }
     }
 
@@ -276,37 +268,20 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// The CPUs that have not answered a request of this CPU, be it waited for or issued: what a watchdog prints.
     #[must_use]
     pub fn missing(&self) -> Missing<'_> {
-        self.tlb.matrix.missing(self.id, &self.tlb.cpus)
+        self.tlb.matrix.missing(self.id, 0..MAILBOXES, &self.tlb.cpus)
     }
 
-    /// Deals with the responders that have not answered: withdraws the request from those that went offline, and sends
-    /// the others another IPI unless the kernel says otherwise. What was issued is not withdrawn: only the CPU whose
-    /// outbox it is may do that.
+    /// Deals with the responders that have not answered the request in this mailbox of `initiator`: withdraws it from
+    /// those that went offline, and sends the others another IPI unless the kernel says otherwise. Only the CPU whose
+    /// outbox it is may withdraw.
     #[cold]
-    fn resend_late(&self, awaited: Awaited<'_>) {
-        let resend = |initiator, cpu| {
-            if self.hardware.late(cpu) == Late::AskAgain {
+    fn resend_late(&self, initiator: CpuId, mailbox: usize) {
+        self.tlb.matrix.outbox(initiator, mailbox).for_each(|cpu| {
+            let is_over = if initiator == self.id { self.withdraw(mailbox, cpu) } else { self.is_offline(cpu) };
+            if !is_over && self.hardware.late(cpu) == Late::AskAgain {
                 self.resend(initiator, cpu);
             }
-        };
-        let mailboxes = match awaited {
-            Awaited::Mailbox(mailbox) => mailbox..mailbox + 1,
-            Awaited::FreeMailbox => 0..MAILBOXES,
-            Awaited::Issued(issued) => {
-                return self.tlb.matrix.outbox(issued.cpu, issued.mailbox()).for_each(|cpu| {
-                    if !self.is_offline(cpu) {
-                        resend(issued.cpu, cpu);
-                    }
-                });
-            }
-        };
-        for mailbox in mailboxes {
-            self.tlb.matrix.outbox(self.id, mailbox).for_each(|cpu| {
-                if !self.withdraw(mailbox, cpu) {
-                    resend(self.id, cpu);
-                }
-            });
-        }
+        });
     }
 
     /// Leaves the hint of `initiator`, which may be another CPU, with `cpu` again, and sends it another IPI. A hint

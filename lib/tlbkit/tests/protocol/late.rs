@@ -58,6 +58,26 @@ fn c_63_a_lost_interrupt_is_sent_again_and_the_request_carried_out_once() {
     world.unmap(0, space, &[USER + 0x1000]);
 }
 
+/// CPU 0 has issued a flush that CPU 1 must answer, whose interrupt was lost, and waits for CPU 2 with another flush.
+#[test]
+fn c_63_a_wait_names_no_cpu_that_it_has_not_asked_again() {
+    let world = World::new(Policy::default(), 3);
+    let [issued, awaited] = [world.space(), world.space()];
+    for (cpu, space) in [(1, issued), (2, awaited)] {
+        world.map(space, USER);
+        world.switch(cpu, space);
+    }
+    world.delivery.set(Delivery::Lost);
+    world.cpus[0].about_late.set(Late::AskAgain);
+    world.cpus[0].patience_rounds.set(3);
+    let mut gather = world.gather(Owner::Space(issued));
+    world.unhook(0, &mut gather, Owner::Space(issued), &[USER]);
+    let pending = gather.issue(&world.cpu(0));
+    let said = complaint(|| world.unmap(0, awaited, &[USER]));
+    assert_eq!((interrupted(&world.log(0)), said.as_str()), (vec![1, 2, 2, 2, 2], "a flush is not answered by CPU 2"));
+    drop(pending);
+}
+
 /// `back` is the turn of the sender's wait at which the stopped CPU is brought up again.
 fn stopped_while_asked(target: Owner, back: Option<usize>) {
     let (world, space) = two(Policy::default());

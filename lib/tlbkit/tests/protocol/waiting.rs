@@ -3,6 +3,7 @@
 use tlbkit::{Event, LocalFlush, Policy};
 
 use crate::machine::{Delivery, Did, USER, World};
+use crate::misuse::complaint;
 
 fn two(local_flush: LocalFlush) -> &'static World {
     let world = World::new(Policy { local_flush, ..Policy::default() }, 2);
@@ -32,6 +33,25 @@ fn inv_7_waiting_with_interrupts_off_is_an_error() {
     world.cpus[0].irqs.set(false);
     world.plan(|_| panic!("it waits"));
     world.unmap(0, 0, &[USER]);
+}
+
+/// Its request may still be being read: the mailbox is nobody's until `bring_up` has waited for the answer.
+#[test]
+fn after_an_error_with_interrupts_off_a_cpu_flushes_again_once_it_was_brought_up() {
+    let world = two(LocalFlush::WhileRemote);
+    world.enter_kernel(0);
+    world.delivery.set(Delivery::Queued);
+    let unmap = |page: u64| complaint(|| world.unmap(0, 0, &[USER + page * 0x1000]));
+    world.cpus[0].irqs.set(false);
+    assert!(unmap(0).starts_with("waiting for other CPUs with interrupts off"));
+    world.cpus[0].irqs.set(true);
+    assert!(unmap(1).starts_with("a flush inside the wait of another"));
+    world.plan(|world| world.deliver(1));
+    world.bring_up(0);
+    world.delivery.set(Delivery::AtOnce);
+    world.map(0, USER);
+    world.unmap(0, 0, &[USER]);
+    assert_eq!(world.touch(1, USER), None);
 }
 
 #[test]
