@@ -104,10 +104,10 @@ pub enum Step {
     /// Stands for `interrupt` of `flush/shootdown.rs`.
     Hint(u8),
     /// Says in the first mailbox that others are in use, when it is too late; a deviation alone does.
-    /// Stands for `post` of `flush/shootdown.rs`.
+    /// Stands for `find_free_mailbox` of `flush/mailboxes.rs`.
     MarkSeveralLate,
     /// Waits for the answers to what is in this mailbox.
-    /// Stands for `wait` and `wait_for_late` of `flush/wait.rs`.
+    /// Stands for `wait` of `flush/wait.rs`.
     Wait(Mailbox),
     /// Leaves the wait for the answers to the CPU that waits later.
     /// Stands for `record_issued` of `flush/mailboxes.rs`.

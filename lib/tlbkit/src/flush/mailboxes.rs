@@ -24,7 +24,7 @@
 //! others are in use:
 //!
 //! ```text
-//!   initiator (post, interrupt)                    responder (answer)
+//!   initiator (free_mailbox, then post)            responder (answer)
 //!   say so in the first mailbox                    take the hint                          (Acquire)
 //!   write another mailbox                          is its bit set in the first outbox?    (Acquire)
 //!   its outbox := responders    (Release)          if so: read what the first mailbox says, and answer it
@@ -47,7 +47,7 @@
 
 use core::ops::Range;
 
-use super::request::{MAILBOXES, Mailbox};
+use super::request::{InUse, MAILBOXES, Mailbox};
 use crate::addr::CpuId;
 use crate::cpu::Cpu;
 use crate::cpu::state::Presence;
@@ -92,7 +92,21 @@ impl<H: Hardware> Cpu<'_, '_, H> {
 
     #[cold]
     pub(crate) fn find_free_mailbox(&self) -> Option<usize> {
-        (0..MAILBOXES).find(|&mailbox| self.free_if_answered(mailbox))
+        let free = (0..MAILBOXES).find(|&mailbox| self.free_if_answered(mailbox));
+        if free.is_some_and(|mailbox| mailbox != 0) {
+            self.state.first.mailbox().mark_others_in_use();
+        }
+        free
+    }
+
+    /// A mailbox of this CPU.
+    pub(crate) fn own_mailbox(&self, mailbox: usize) -> Mailbox<'_> {
+        if mailbox == 0 { self.state.first.mailbox() } else { self.tlb.matrix.mailbox(self.id, mailbox) }
+    }
+
+    /// What the first mailbox says about the others.
+    pub(crate) fn mailboxes_in_use(&self) -> InUse {
+        if self.state.issued.get() == 0 { InUse::FirstAlone } else { InUse::Several }
     }
 
     /// True if no responder reads this mailbox any more: all have answered, or went offline and have the request

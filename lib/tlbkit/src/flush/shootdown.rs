@@ -6,7 +6,7 @@
 use core::slice;
 
 use super::mailboxes::Responders;
-use super::request::{Extent, InUse, Needs, Request};
+use super::request::{Extent, Needs, Request};
 use crate::addr::{CpuId, Stride, VirtAddr};
 use crate::cpu::state::Presence;
 use crate::cpu::{Cpu, flag};
@@ -221,7 +221,7 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
     ) -> Responders<'k> {
         let began = self.clock();
         if self.has_flag(flag::LOCAL_FIRST) {
-            self.flush_here_first(*request);
+            self.flush_here(request);
         }
         let responders = self.send_requests(mailbox, whose, request);
         if !self.has_flag(flag::LOCAL_FIRST) {
@@ -250,7 +250,7 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
                     return Responders { words: &[], start: 0, count: 0 };
                 }
                 let outbox = self.tlb.matrix.outbox_word(self.id, mailbox, 0);
-                self.post(mailbox, request);
+                self.own_mailbox(mailbox).post(request, self.mailboxes_in_use());
                 // Release: as in `send_to_many`.
                 outbox.store(chosen, Ordering::Release);
                 let count = if ENABLED { chosen.count_ones() } else { 0 };
@@ -291,7 +291,7 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
             }
             // The request is in the mailbox before the first bit of the outbox leads a responder there.
             if count == 0 {
-                self.post(mailbox, request);
+                self.own_mailbox(mailbox).post(request, self.mailboxes_in_use());
                 start = index;
             }
             // Release: the mailbox is complete; partner is the Acquire load of the outbox in `answer_mailbox`.
@@ -306,20 +306,6 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
             self.interrupt(&responders);
         }
         (start as u32, end as u32, count)
-    }
-
-    /// Writes `request` into a free mailbox of this CPU. The first mailbox also says whether others are in use:
-    /// `mailboxes.rs`.
-    #[inline(always)]
-    fn post(&self, mailbox: usize, request: &Request<'_>) {
-        let in_use = if self.state.issued.get() == 0 { InUse::FirstAlone } else { InUse::Several };
-        let first = self.state.first.mailbox();
-        if mailbox == 0 {
-            first.post(request, in_use);
-        } else {
-            first.mark_others_in_use();
-            self.tlb.matrix.mailbox(self.id, mailbox).post(request, in_use);
-        }
     }
 
     fn report(&self, skipped: u64, chosen: u64) {
@@ -442,11 +428,6 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
             return self.hardware.send_ipi_to_others();
         };
         others.filter(|&cpu| cpu < busy || cpu > busy && leave_hint(cpu)).for_each(|cpu| self.hardware.send_ipi(cpu));
-    }
-
-    /// Flushes this CPU before the request is sent, as some policies do. It is out of line because few policies do.
-    fn flush_here_first(&self, request: Request<'_>) {
-        self.flush_here(&request);
     }
 
     /// 3. Flushes on this CPU what `request` names, as a responder would.
