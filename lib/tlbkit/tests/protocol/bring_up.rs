@@ -2,10 +2,11 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use tlbkit::{CpuId, CpuSetUpkeep, Pcid, Policy, Stride, Tags, VirtAddr};
+use tlbkit::sync::Ordering;
+use tlbkit::{CpuId, CpuSetUpkeep, Event, Pcid, Policy, Stride, Tags, VirtAddr};
 use tlbkit_arch::{Path, Translation};
 
-use crate::machine::{Delivery, Did, KERNEL, MODERN, Owner, USER, World};
+use crate::machine::{Delivery, Did, KERNEL, MODERN, Owner, USER, World, cr3s};
 
 /// Fills every tag of the CPU with what a boot loader, or the time before a suspend, may have left there.
 fn leave_rubbish(world: &World, cpu: usize) {
@@ -32,10 +33,17 @@ fn inv_12_a_restarted_cpu_keeps_nothing_of_what_its_tlb_held() {
         world.map(space, USER);
         world.map_kernel(KERNEL);
         world.switch(0, space);
-        leave_rubbish(world, 0);
-        world.bring_up(0);
-        assert!(world.cpus[0].tlb.borrow().translations.is_empty() && world.cpus[0].tlb.borrow().paths.is_empty());
+        world.load_kernel(0);
+        assert_eq!(cr3s(&world.log(0)).pop().unwrap().keeps(), features.pcid, "its own tag was flushed at the start");
         world.switch(0, space);
+        // Until CR3 is written the tables of before are walked.
+        *world.cpus[0].kept.nmi.borrow_mut() = Some(Box::new(|world| leave_rubbish(world, 0)));
+        world.bring_up(0);
+        world.cpus[0].kept.nmi.take();
+        assert!(world.cpus[0].tlb.borrow().translations.is_empty() && world.cpus[0].tlb.borrow().paths.is_empty());
+        world.forget_logs();
+        world.switch(0, space);
+        assert!(world.log(0).contains(&Did::Event(Event::SwitchFlushed)), "it does not say that it kept anything");
         assert!(world.touch(0, USER).is_some() && world.touch_in_kernel(0, KERNEL).is_some());
     }
 }
@@ -56,6 +64,29 @@ fn inv_6_a_cpu_that_was_unplugged_misses_flushes_and_still_comes_back_clean() {
     world.bring_up(1);
     world.switch(1, space);
     assert_eq!((world.touch(1, USER), world.touch_in_kernel(1, KERNEL)), (None, None));
+}
+
+#[test]
+fn who_is_offline_or_stopped_is_not_among_the_online_cpus() {
+    let world = World::new(Policy::default(), 2);
+    let is_online = || world.tlb.online().contains(CpuId(1), Ordering::Relaxed); // Relaxed: one thread
+    let leave: [fn(&'static World); 2] = [|world| world.offline(1), |world| world.tlb.declare_stopped(CpuId(1))];
+    for leave in leave {
+        assert!(is_online());
+        leave(world);
+        assert!(!is_online());
+        world.bring_up(1);
+    }
+}
+
+#[test]
+fn inv_7_a_cpu_answers_what_it_was_asked_before_it_is_offline() {
+    let world = World::new(Policy::default(), 2);
+    world.map_kernel(KERNEL);
+    world.delivery.set(Delivery::Queued);
+    ask_second_cpu(world, KERNEL);
+    world.offline(1);
+    assert!(world.log(1).contains(&Did::Event(Event::AnswerEnd(CpuId(0)))));
 }
 
 #[test]

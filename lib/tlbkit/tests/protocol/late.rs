@@ -247,8 +247,10 @@ fn a_cpu_that_never_came_up_runs_no_space_in_any_build() {
 #[should_panic(expected = "CPU 1 runs a space, and was not brought up")]
 fn a_cpu_that_is_offline_runs_no_space_in_any_build() {
     let world = World::new(Policy::default(), 2);
+    let space = world.space();
+    world.switch(1, space);
     world.offline(1);
-    world.switch(1, world.space());
+    world.switch(1, space); // not even one that it ran before
 }
 
 #[cfg(all(debug_assertions, not(feature = "observe")))]

@@ -21,6 +21,7 @@ mod many;
 mod misuse;
 mod polling;
 mod random;
+mod retire;
 mod spared;
 mod stats;
 mod stress;

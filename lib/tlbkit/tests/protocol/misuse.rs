@@ -400,16 +400,17 @@ fn storage_that_is_too_small_is_refused() {
 #[cfg(all(debug_assertions, not(feature = "observe")))]
 #[test]
 fn what_no_type_excludes_a_debug_build_names() {
-    use tlbkit::{Cr3, Destroyed, Pcid};
+    use tlbkit::{Cr3, Destroyed, GracePeriods, Passed, Pcid};
     let (world, _) = two();
     world.enter_kernel(0);
     let other = world.space();
     let said = complaint(|| world.cpu(0).switch_to(world.at(other), &IrqsOff::assume()));
     assert!(said.starts_with("interrupts are on"), "{said}");
-    let calls: [fn(Cpu<'static, 'static, Core>); 3] = [
+    let calls: [fn(Cpu<'static, 'static, Core>); 4] = [
         |cpu| cpu.answer(&IrqsOff::assume()),
         |cpu| cpu.enter_lazy(&IrqsOff::assume()),
         |cpu| cpu.load_kernel(&IrqsOff::assume()),
+        |cpu| GracePeriods::new(&[Passed::new()]).pass(&cpu, &IrqsOff::assume()),
     ];
     for call in calls {
         let said = complaint(|| call(world.cpu(0)));

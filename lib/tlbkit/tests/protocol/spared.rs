@@ -1,7 +1,7 @@
 //! CPUs that are not disturbed: flushes of kernel addresses that wait until a CPU enters, and what a host flushes.
 
 use tlbkit::{
-    Broadcast, Entered, Event, HostExtent, HostFlush, Isolation, KernelFlushes, Policy, Reason, Scope, Stride,
+    Broadcast, CpuId, Entered, Event, HostExtent, HostFlush, Isolation, KernelFlushes, Policy, Reason, Scope, Stride,
     TlbBatch, VirtAddr,
 };
 
@@ -106,6 +106,17 @@ fn a_kernel_that_does_not_defer_and_a_flush_that_cannot_wait_interrupt_at_once()
     world.revoke(0, Owner::Kernel, &[KERNEL]);
     let log = world.log(0);
     assert_eq!((told(&log), spared(&log)), (vec![1, 2], (0, 0)));
+}
+
+#[test]
+fn a_cpu_that_was_stopped_while_it_deferred_is_asked_when_it_is_back() {
+    let world = three(Policy::default());
+    defer(world, 1);
+    world.cpus[1].is_online.set(false);
+    world.tlb.declare_stopped(CpuId(1));
+    world.bring_up(1);
+    take_kernel_page(world, 0, Scope::Global);
+    assert_eq!(told(&world.log(0)), [1, 2]);
 }
 
 /// A gather of a space in which a global entry was recorded is about more than kernel addresses.
