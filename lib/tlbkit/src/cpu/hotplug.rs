@@ -82,7 +82,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         self.flush_all_and_globals(irqs);
         self.state.kernel_pcid_stale.set(0);
         // An initiator may have found this CPU before its IPI could arrive; the diagram is in `flush/wait.rs`.
-        self.answer_in_a_wait(irqs);
+        self.answer_out_of_line(irqs);
     }
 
     /// Takes this CPU offline: from now on nobody waits for it, and [`bring_up`](Self::bring_up) must come before it
@@ -93,7 +93,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         // Release: the CPU has left every space before it leaves the set; partner is the Acquire load in
         // `others`.
         self.tlb.online().remove(self.id, Ordering::Release);
-        self.answer_in_a_wait(irqs);
+        self.answer_out_of_line(irqs);
         // Release: no mailbox is read after it; partner is the Acquire in `is_offline`, diagram in `flush/wait.rs`.
         self.set_presence(Presence::ABSENT, Ordering::Release);
     }

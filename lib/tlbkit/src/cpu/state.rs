@@ -56,7 +56,8 @@ impl Presence {
         !self.is_lazy() && (self == Self::SWITCHING || self == Self::running(space))
     }
 
-    /// The same where page-table pages are freed: a CPU that holds the space in lazy TLB mode walks them too.
+    /// [`may_run`](Self::may_run) where page-table pages are freed: a CPU that holds the space in lazy TLB mode walks
+    /// them too.
     pub(crate) fn may_hold(self, space: SpaceId) -> bool {
         self == Self::SWITCHING || self.space() == space
     }
@@ -111,7 +112,7 @@ impl Notice {
     }
 }
 
-/// Whether flushes of kernel addresses wait until this CPU enters the kernel, and whether one does. The story is in
+/// Whether flushes of kernel addresses wait until this CPU enters the kernel, and whether one does:
 /// `flush/spared.rs`.
 ///
 /// The CPU writes it; initiators change `USER` to `USER | WORK`, and nothing else.

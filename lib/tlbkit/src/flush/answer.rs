@@ -37,12 +37,13 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         }
     }
 
-    /// The same out of line, for waits: the IPI handler has all of it in its place.
-    pub(crate) fn answer_in_a_wait(&self, irqs: &IrqsOff) {
+    /// [`answer`](Self::answer), not inlined: for every caller but the IPI handler.
+    pub(crate) fn answer_out_of_line(&self, irqs: &IrqsOff) {
         self.answer(irqs);
     }
 
-    /// The same on a machine of more than 64 CPUs. One loop for both would cost the smaller one 15 instructions.
+    /// [`answer`](Self::answer) on a machine of more than 64 CPUs. One loop for both would cost the smaller one 15
+    /// instructions.
     #[inline(never)]
     fn answer_among_many(&self, irqs: &IrqsOff) {
         self.tlb.matrix.inbox(self.id).take_hints(|initiator| self.answer_initiator(initiator, irqs));

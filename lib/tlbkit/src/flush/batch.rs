@@ -155,7 +155,7 @@ impl<F> TlbBatch<F> {
     }
 
     /// Sends a request that is about no space in particular: its responders are found among all CPUs that are
-    /// online, as for kernel addresses.
+    /// online, as for kernel addresses. So it goes as [`Translations::OfKernel`], though its space is `LOADED`.
     fn send<H: Hardware>(&self, cpu: &Cpu<'_, '_, H>, space: SpaceId, extent: Extent<'_>, why: Reason) {
         let request = Request { space, extent, ..Request::everything(self.needs) };
         cpu.shootdown(Translations::OfKernel, request, why);

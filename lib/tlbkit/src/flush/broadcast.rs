@@ -17,7 +17,7 @@
 
 use super::local::{for_each_page_of, is_in_user_half};
 use super::request::{Extent, Needs, Request, Step};
-use super::shootdown::Rest;
+use super::shootdown::Outcome;
 use crate::addr::{Stride, VirtAddr};
 use crate::cpu::asid::Asid;
 use crate::cpu::state::Presence;
@@ -91,12 +91,12 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         self.load_shared(stamp)
     }
 
-    /// Flushes a space as far as INVLPGB reaches it. [`Rest::Nothing`] if that is everywhere.
-    pub(crate) fn broadcast(&self, stamp: Stamp, request: &Request<'_>) -> Rest {
+    /// Flushes a space as far as INVLPGB reaches it. [`Outcome::Complete`] if that is everywhere.
+    pub(crate) fn broadcast(&self, stamp: Stamp, request: &Request<'_>) -> Outcome {
         if request.needs(Needs::GLOBAL) {
             return self.broadcast_all(Invlpgb::AllAndGlobals, request);
         }
-        let Some(pcid) = stamp.pcid() else { return Rest::WithOthers };
+        let Some(pcid) = stamp.pcid() else { return Outcome::NeedsShootdown };
         let tables = if request.needs(Needs::TABLES) { Tables::Freed } else { Tables::Kept };
         let is_singly = is_in_user_half(request);
         self.for_each_half(pcid, |half| {
@@ -110,18 +110,18 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         });
         self.hardware.tlbsync();
         if stamp.is_moving() {
-            return Rest::WithOthers;
+            return Outcome::NeedsShootdown;
         }
         self.end_broadcast(request)
     }
 
     /// Flushes kernel addresses, or what a batch holds of spaces that INVLPGB reaches.
-    pub(crate) fn announce_by_broadcast(&self, request: &Request<'_>) -> Rest {
+    pub(crate) fn announce_by_broadcast(&self, request: &Request<'_>) -> Outcome {
         if let Extent::Loaded(_) = request.extent {
             return if request.needs(Needs::SHARED) {
                 self.broadcast_all(Invlpgb::All, request)
             } else {
-                Rest::WithOthers
+                Outcome::NeedsShootdown
             };
         }
         debug_assert!(request.space == SpaceId::KERNEL, "what is flushed belongs to no space");
@@ -135,21 +135,22 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         self.end_broadcast(request)
     }
 
-    fn broadcast_all(&self, what: Invlpgb, request: &Request<'_>) -> Rest {
+    fn broadcast_all(&self, what: Invlpgb, request: &Request<'_>) -> Outcome {
         self.hardware.invlpgb(what);
         self.hardware.tlbsync();
         self.end_broadcast(request)
     }
 
-    /// INVLPGB has flushed all that `request` names. Who has to answer by itself is asked all the same.
-    fn end_broadcast(&self, request: &Request<'_>) -> Rest {
+    /// INVLPGB has flushed all that `request` names. CPUs that must respond in person ([`Needs::ANSWER`]) are still
+    /// sent a request.
+    fn end_broadcast(&self, request: &Request<'_>) -> Outcome {
         if request.needs(Needs::ANSWER) {
-            return Rest::WithOthers;
+            return Outcome::NeedsShootdown;
         }
         self.assert_here(); // otherwise the TLBSYNC was another CPU's, which knows nothing of these INVLPGBs
         self.hardware.event(Event::FlushLocalDone);
         self.hardware.event(Event::FlushEnd);
-        Rest::Nothing
+        Outcome::Complete
     }
 
     /// Calls `f` with the PCID of each half that the space has.

@@ -27,6 +27,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     pub(crate) fn flush_local(&self, request: &Request<'_>, irqs: &IrqsOff) {
         let presence = self.presence();
         debug_assert!(presence != Presence::SWITCHING, "a switch flushes nothing, and answers nobody");
+        // Of kernel addresses this is never true: their space is 0, and a presence of 0 says that the CPU is switching.
         if presence == Presence::running(request.space) {
             self.flush_running(|| self.with_space_of(request.token, AddressSpace::stamp), request, irqs);
         } else {

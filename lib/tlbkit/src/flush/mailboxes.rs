@@ -85,7 +85,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         if mailbox == 0 { self.tlb.cpus[cpu.0 as usize].first.mailbox() } else { self.tlb.matrix.mailbox(cpu, mailbox) }
     }
 
-    /// The number of a mailbox of this CPU that no responder reads any more; none if each may be being read.
+    /// The number of a mailbox of this CPU that no responder reads any more. None if all mailboxes are still in use.
     pub(crate) fn free_mailbox(&self) -> Option<usize> {
         if self.state.issued.get() == 0 { Some(0) } else { self.find_free_mailbox() }
     }

@@ -91,7 +91,7 @@ impl<'k> RequestMatrix<'k> {
         Inbox { matrix: self, start: cpu.0 as usize * self.inbox_stride }
     }
 
-    /// The responders that `cpu` still waits for with one of its mailboxes: the truth about that request.
+    /// The responders that have not answered the request in this mailbox of `cpu`: the authoritative list of them.
     pub(crate) fn outbox(&self, cpu: CpuId, mailbox: usize) -> AtomicCpuSet<'k> {
         self.set_at(self.start_of_outbox(cpu, mailbox))
     }
@@ -149,7 +149,7 @@ impl<'k> RequestMatrix<'k> {
     }
 }
 
-/// Which CPUs may have sent a request to this one: hints where to look, not the truth.
+/// Which CPUs may have sent a request to this one: hints where to look. The outboxes are authoritative.
 ///
 /// First the top level, one bit for each word below it; then those words, one bit for each initiator.
 pub(crate) struct Inbox<'m, 'k> {

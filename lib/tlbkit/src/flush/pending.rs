@@ -21,7 +21,7 @@ use super::gather::{Flushed, TlbGather};
 use super::mailboxes::Issued;
 use super::owed::Debts;
 use super::request::{Needs, Request};
-use super::shootdown::Rest;
+use super::shootdown::Outcome;
 use super::wait::Waited;
 use crate::cpu::Cpu;
 use crate::hardware::{Event, Hardware};
@@ -42,7 +42,7 @@ enum Progress {
 impl<H: Hardware> Cpu<'_, '_, H> {
     /// Begins what [`shootdown`](Self::shootdown) does, and does not wait.
     fn issue(&self, whose: Translations<'_, H::Set>, mut request: Request<'_>, reason: Reason) -> Progress {
-        if self.announce(whose, &mut request) == Rest::Nothing {
+        if self.announce(whose, &mut request) == Outcome::Complete {
             return Progress::Over;
         }
         if !request.needs(Needs::TRIM)
@@ -55,7 +55,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         Progress::Announced(request.generation)
     }
 
-    /// Sends the request of an announced flush, and flushes here; does nothing if every mailbox may be being read.
+    /// Sends the request of an announced flush, and flushes here; does nothing if all mailboxes are in use.
     fn send_if_free(&self, whose: Translations<'_, H::Set>, request: &Request<'_>, reason: Reason) -> Option<Progress> {
         self.assert_here();
         self.assert_not_in_a_flush();

@@ -54,8 +54,8 @@ impl Needs {
     /// In a batch: one of its spaces has a PCID by which INVLPGB reaches all CPUs.
     pub(crate) const SHARED: Self = Self(1 << 6);
 
-    /// What makes responders of CPUs that do not use the space.
-    pub(crate) const MORE_RESPONDERS: Self = Self::GLOBAL.with(Self::TRIM).with(Self::EVERYONE);
+    /// With any of these, CPUs that do not use the space are responders too.
+    pub(crate) const WIDENS_RESPONDERS: Self = Self::GLOBAL.with(Self::TRIM).with(Self::EVERYONE);
 
     pub(crate) const fn with(self, more: Self) -> Self {
         Self(self.0 | more.0)
@@ -115,7 +115,7 @@ impl Request<'static> {
 }
 
 impl Request<'_> {
-    /// The same entries, of `space`.
+    /// This request, of `space`.
     pub(crate) const fn in_space<S>(self, space: &AddressSpace<S>) -> Self {
         Self { space: space.id, token: space.token, ..self }
     }
@@ -170,9 +170,7 @@ impl FirstMailbox {
     }
 }
 
-/// A request in shared memory. Its words are accessed Relaxed: the initiator writes them before it sets its outbox
-/// (Release), and a responder reads them only while its own bit in that outbox is set (Acquire), which only the
-/// responder clears while it is online.
+/// A request in shared memory. Its words are accessed Relaxed: the outbox orders them, as drawn in `mod.rs`.
 #[derive(Clone, Copy)]
 pub(crate) struct Mailbox<'m> {
     words: &'m [AtomicU64; MAILBOX_WORDS],

@@ -40,7 +40,7 @@ use core::mem::ManuallyDrop;
 
 use super::gather::{Flushed, TlbGather};
 use super::request::{Needs, Request};
-use super::shootdown::Rest;
+use super::shootdown::Outcome;
 use crate::cpu::Cpu;
 use crate::cpu::state::Presence;
 use crate::hardware::{Event, Hardware, IrqsOff};
@@ -118,8 +118,9 @@ impl<'k> GracePeriods<'k> {
 
     /// True if no CPU can use what was retired when the epoch was `after`. Ends that epoch, if it has not ended.
     fn is_over<H: Hardware>(&self, after: u64, cpu: &Cpu<'_, '_, H>) -> bool {
-        // Relaxed: the fences of `advance` and `pass_epoch` order what was retired. If it fails it ended before.
-        let _it_ended_before = self.epoch.compare_exchange(after, after + 1, Ordering::Relaxed, Ordering::Relaxed);
+        // Relaxed: the fences of `advance` and `pass_epoch` order what was retired. If it fails, the epoch ended
+        // before.
+        let _ = self.epoch.compare_exchange(after, after + 1, Ordering::Relaxed, Ordering::Relaxed);
         cpu.tlb().cpus.iter().zip(self.passed).all(|(state, passed)| {
             // Acquire: partner is the Release that enters lazy TLB mode or goes offline: what that CPU did is over.
             let seen = Presence(state.presence.load(Ordering::Acquire));
@@ -141,9 +142,9 @@ impl<S, F> TlbGather<'_, S, F> {
     pub fn retire<H: Hardware<Set = S>>(self, cpu: &Cpu<'_, '_, H>, periods: &GracePeriods<'_>) -> Retired<F> {
         let mut after = None;
         let mut request = self.request(cpu);
-        if self.has_work(cpu) && cpu.announce(self.translations, &mut request) == Rest::WithOthers {
+        if self.has_work(cpu) && cpu.announce(self.translations, &mut request) == Outcome::NeedsShootdown {
             let is_of_kernel = matches!(self.translations, Translations::OfKernel);
-            if is_of_kernel || request.needs(Needs::TABLES.with(Needs::ANSWER).with(Needs::MORE_RESPONDERS)) {
+            if is_of_kernel || request.needs(Needs::TABLES.with(Needs::ANSWER).with(Needs::WIDENS_RESPONDERS)) {
                 cpu.flush_with_others(self.translations, &request, self.reason());
             } else {
                 cpu.flush_here(&request);

@@ -17,13 +17,14 @@ use crate::space::cpu_set::{first_cpu, for_each_cpu, split};
 use crate::space::{AddressSpace, Translations};
 use crate::sync::{AtomicU64, Ordering, fence};
 
-/// What is left of a flush that was announced.
+/// What announcing a flush has done of it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Rest {
-    /// Nothing: no other CPU could hold what was flushed, and this one has flushed.
-    Nothing,
-    /// [`flush_with_others`](Cpu::flush_with_others): other CPUs may have to flush, and this one has not flushed yet.
-    WithOthers,
+pub(crate) enum Outcome {
+    /// All: no other CPU could hold what was flushed, or INVLPGB has reached them, and this CPU has flushed.
+    Complete,
+    /// [`flush_with_others`](Cpu::flush_with_others) comes next: other CPUs may have to flush, and this one has not
+    /// yet.
+    NeedsShootdown,
 }
 
 /// Flushes of a range.
@@ -60,7 +61,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         why: Reason,
     ) {
         let mut request = self.request_for_range(space, va, pages, stride, tables);
-        if self.announce(Translations::OfSpace(space), &mut request) == Rest::WithOthers {
+        if self.announce(Translations::OfSpace(space), &mut request) == Outcome::NeedsShootdown {
             // Only other CPUs need to know which space it is, so a flush of this CPU alone does not read that.
             self.flush_with_others(Translations::OfSpace(space), &request.in_space(space), why);
         }
@@ -88,7 +89,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         tables: Tables,
     ) -> Result<(), OthersMustFlush> {
         let mut request = self.request_for_range(space, va, pages, stride, tables).in_space(space);
-        if self.announce(Translations::OfSpace(space), &mut request) == Rest::Nothing {
+        if self.announce(Translations::OfSpace(space), &mut request) == Outcome::Complete {
             return Ok(());
         }
         self.flush_here(&request);
@@ -129,7 +130,7 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
     ///
     /// Interrupts are on, and preemption is off. Other CPUs' requests are answered during the wait.
     pub(crate) fn shootdown(&self, whose: Translations<'_, H::Set>, mut request: Request<'_>, reason: Reason) {
-        if self.announce(whose, &mut request) == Rest::WithOthers {
+        if self.announce(whose, &mut request) == Outcome::NeedsShootdown {
             self.flush_with_others(whose, &request, reason);
         }
     }
@@ -137,19 +138,19 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
     /// 1. Announces a flush: from here on a CPU that joins the space flushes by itself. If no other CPU can hold what
     ///    is flushed, this one flushes, and that is all.
     #[inline(always)]
-    pub(crate) fn announce(&self, whose: Translations<'_, H::Set>, request: &mut Request<'_>) -> Rest {
+    pub(crate) fn announce(&self, whose: Translations<'_, H::Set>, request: &mut Request<'_>) -> Outcome {
         self.assert_here();
         self.assert_not_in_a_flush();
         self.hardware.event(Event::FlushBegin(request.pages().unwrap_or(u32::MAX)));
         let Translations::OfSpace(space) = whose else {
             // SeqCst: the PTE change comes before the online CPUs are read; partner is the fence in `bring_up`.
             fence(Ordering::SeqCst);
-            return if self.has_broadcast() { self.announce_by_broadcast(request) } else { Rest::WithOthers };
+            return if self.has_broadcast() { self.announce_by_broadcast(request) } else { Outcome::NeedsShootdown };
         };
         let stamp = space.advance();
         request.generation = self.generation_in(stamp);
-        if self.has_broadcast() && self.broadcast(stamp, request) == Rest::Nothing {
-            return Rest::Nothing;
+        if self.has_broadcast() && self.broadcast(stamp, request) == Outcome::Complete {
+            return Outcome::Complete;
         }
         if self.tlb.is_trim_due(request.generation, request.needs) {
             request.needs = request.needs.with(Needs::TRIM);
@@ -161,7 +162,7 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
             && !self.has_flag(flag::ACCOUNTING)
             && space.cpus().holds_only(self.id, Ordering::Acquire);
         if !is_alone {
-            return Rest::WithOthers;
+            return Outcome::NeedsShootdown;
         }
         self.with_irqs_off_here(
             #[inline(always)]
@@ -169,7 +170,7 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
         );
         self.hardware.event(Event::FlushLocalDone);
         self.hardware.event(Event::FlushEnd);
-        Rest::Nothing
+        Outcome::Complete
     }
 
     /// The rest of a flush that was announced, where other CPUs may hold what is flushed.
@@ -270,8 +271,9 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
         }
     }
 
-    /// The same for a set of several words. Returns where those words of the outbox begin and end that name responders,
-    /// and how many responders they name. As one loop the two would cost 90 instructions more.
+    /// [`send_requests`](Self::send_requests) for a set of several words. Returns where those words of the outbox begin
+    /// and end that name responders, and how many responders they name. As one loop the two would cost 90 instructions
+    /// more.
     fn send_to_many(
         &self,
         candidates: &[AtomicU64],
@@ -329,7 +331,7 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
     #[inline(always)]
     fn choose(&self, whose: Translations<'_, H::Set>, index: usize, others: u64, request: &Request<'_>) -> u64 {
         let (space, needs) = (request.space, request.needs);
-        if matches!(whose, Translations::OfKernel) || needs.any_of(Needs::MORE_RESPONDERS) {
+        if matches!(whose, Translations::OfKernel) || needs.any_of(Needs::WIDENS_RESPONDERS) {
             self.choose_widely(index, others, request)
         } else if needs.any_of(Needs::TABLES) || self.has_flag(flag::LAZY_INTERRUPTED) {
             self.choose_by(index, others, |seen| seen.may_hold(space))
@@ -350,8 +352,9 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
         self.choose(whose, index, others, request)
     }
 
-    /// The same where CPUs may have to flush that do not use the space, or where there is no space: for kernel
-    /// addresses and for batches. A CPU that is absent answers nobody, and flushes everything when it comes online.
+    /// [`choose`](Self::choose) where CPUs may have to flush that do not use the space, or where there is no space: for
+    /// kernel addresses and for batches. A CPU that is absent answers nobody, and flushes everything when it comes
+    /// online.
     fn choose_widely(&self, index: usize, others: u64, request: &Request<'_>) -> u64 {
         let Extent::Loaded(targets) = request.extent else {
             return self.choose_by(index, others, |seen| !seen.is_absent());
@@ -405,9 +408,10 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
         }
     }
 
-    /// The same where every other CPU is a responder; none is offline then. One IPI goes to all, unless one of them is
-    /// found to have an IPI on its way; where many CPUs flush at once, most of them do. What is looked at is the word
-    /// in which this CPU leaves its hint, and in a larger inbox the word of the top level that names it.
+    /// [`interrupt`](Self::interrupt) where every other CPU is a responder; none is offline then. One IPI goes to all,
+    /// unless one of them is found to have an IPI on its way; where many CPUs flush at once, most of them do. What is
+    /// looked at is the word in which this CPU leaves its hint, and in a larger inbox the word of the top level that
+    /// names it.
     ///
     /// The CPUs that were passed over get an IPI after all when a busy one is found, as others rely on it by then:
     ///

@@ -25,7 +25,7 @@
 //! | in a program, or in the kernel, of the space | runs with an empty TLB; its ASID is stale, as it is |
 //! | in a switch, having read the old generation | loads CR3, and keeps an empty PCID; records the old generation |
 //! | in the answer to an older request | flushes again; records the generation that it had read, which is older |
-//! | in its own flush | the same; the frames of its gather are its own affair |
+//! | in its own flush | the same; the frames of its gather wait until it goes on |
 //! | in lazy TLB mode, tables being freed | walks from the root, which stays; every cached path is gone |
 //! | in `bring_up`, online and not yet flushed | flushes again |
 //!

@@ -82,7 +82,7 @@ pub(crate) struct Waited {
 }
 
 impl Waited {
-    /// Counts a turn. True if the kernel's patience is over, as it is again after as many turns.
+    /// Counts a turn. True once in every [`Hardware::patience_turns`] turns.
     fn is_turn_late(&mut self, hardware: &impl Hardware) -> bool {
         self.turns += 1;
         let is_late = self.turns >= hardware.patience_turns();
@@ -92,13 +92,13 @@ impl Waited {
         is_late
     }
 
-    /// True if the kernel's patience has been over so often that those who are missing are given up.
-    fn is_given_up(&mut self, hardware: &impl Hardware) -> bool {
-        let is_given_up = self.rounds >= hardware.patience_rounds();
-        if is_given_up {
+    /// True once in every [`Hardware::patience_rounds`] rounds: those who are missing are given up then.
+    fn has_timed_out(&mut self, hardware: &impl Hardware) -> bool {
+        let has_timed_out = self.rounds >= hardware.patience_rounds();
+        if has_timed_out {
             self.rounds = 0;
         }
-        is_given_up
+        has_timed_out
     }
 }
 
@@ -131,7 +131,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     #[cold]
     fn wait_a_turn(&self, awaited: Awaited<'_>, late: CpuId, waited: &mut Waited) {
         self.hardware.event(Event::Waiting(late));
-        self.hardware.with_irqs_off(|irqs| self.answer_in_a_wait(irqs));
+        self.hardware.with_irqs_off(|irqs| self.answer_out_of_line(irqs));
         self.hardware.relax();
         if !waited.is_turn_late(self.hardware) {
             return;
@@ -142,7 +142,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
             Awaited::Issued(issued) => (issued.cpu, issued.mailbox()..issued.mailbox() + 1),
         };
         mailboxes.clone().for_each(|mailbox| self.resend_late(initiator, mailbox));
-        if !waited.is_given_up(self.hardware) {
+        if !waited.has_timed_out(self.hardware) {
             return;
         }
         let missing = self.tlb.matrix.missing(initiator, mailboxes, &self.tlb.cpus);
@@ -166,9 +166,9 @@ impl<H: Hardware> Cpu<'_, '_, H> {
 
     #[cold]
     fn report_switch(&self, cpu: CpuId, waited: &mut Waited) {
-        let _it_cannot_be_asked = self.hardware.late(cpu);
-        self.hardware.with_irqs_off(|irqs| self.answer_in_a_wait(irqs));
-        if waited.is_given_up(self.hardware) {
+        let _ = self.hardware.late(cpu); // whatever it says: no IPI would end a switch
+        self.hardware.with_irqs_off(|irqs| self.answer_out_of_line(irqs));
+        if waited.has_timed_out(self.hardware) {
             let (index, bit) = split(cpu);
             let word = AtomicU64::new(bit);
             let first = AtomicCpuSet::new(slice::from_ref(&word));

@@ -113,7 +113,7 @@ impl<'k> AtomicCpuSet<'k> {
     }
 }
 
-/// Knows which CPUs are offline or were declared stopped. It is implemented above this file.
+/// Knows which CPUs are offline or were declared stopped. `cpu/state.rs` implements it.
 pub(crate) trait Attendance: Sync {
     /// True if `cpu` is offline, so that nobody waits for it.
     fn is_absent(&self, cpu: CpuId) -> bool;

@@ -66,7 +66,7 @@ const PCID_SHIFT: u32 = 52;
 const MOVING: u64 = 1 << 63;
 
 impl Stamp {
-    /// The generation; without this the word is one, as long as the space has no PCID.
+    /// The generation. It equals the word itself while the space has no PCID.
     pub(crate) const fn generation(self) -> Generation {
         Generation(self.0 & ((1 << PCID_SHIFT) - 1))
     }

@@ -143,8 +143,8 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         self.enter(Asid::ONLY, to);
     }
 
-    /// The switch under a policy that owes something to the space, or to the kernel's CPU set, that CR3 no longer names
-    /// afterwards.
+    /// The switch under a policy by which a CPU has something to do for the space that it has left, or for the kernel's
+    /// CPU set, once CR3 no longer names that.
     #[inline(never)]
     fn switch_and_finish_leaving(&self, left: Presence, to: &AddressSpace<H::Set>, irqs: &IrqsOff) {
         let left_token = self.loaded_token();
@@ -190,8 +190,8 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         self.set_presence(Presence::running(to.id), Ordering::Release);
     }
 
-    /// The same for a CPU that has found a notice: the space that it leaves may be dying, and then it holds a reference
-    /// to it, which it drops once CR3 names other page tables (`space/end.rs`).
+    /// [`enter`](Self::enter) on a CPU that has found a notice: the space that it leaves may be dying, and then it
+    /// holds a reference to it, which it drops once CR3 names other page tables (`space/end.rs`).
     #[cold]
     fn enter_noticed(&self, asid: Asid, to: &AddressSpace<H::Set>, stamp: Stamp) {
         self.state.notice.clear();
@@ -216,8 +216,9 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         to.stamp()
     }
 
-    /// True if a destroyer has posted a notice: the space that is left may be dying. Under policies that never post one
-    /// the look finds nothing, and costs less than to ask for the policy. The simulator is to see no access of theirs.
+    /// True if a destroyer has posted a notice: the space that is left may be dying. If the policy never posts
+    /// notices, the load returns 0 and is cheaper than testing the policy. With `history` the policy is tested first,
+    /// so that the simulator does not count the load.
     #[inline(always)]
     fn is_noticed(&self) -> bool {
         (!ENABLED || self.has_flag(flag::AWAITED)) && self.state.notice.is_posted()
@@ -341,7 +342,8 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         self.leave_for_kernel(Cause::Kernel, irqs);
     }
 
-    /// The same because a request of another CPU says so: this CPU holds in lazy TLB mode what is being freed.
+    /// [`load_kernel`](Self::load_kernel) because a request of another CPU says so: this CPU holds in lazy TLB mode
+    /// what is being freed.
     pub(crate) fn leave_on_request(&self, irqs: &IrqsOff) {
         self.leave_for_kernel(Cause::Request, irqs);
     }
