@@ -90,6 +90,7 @@ pub use flush::batch::TlbBatch;
 pub use flush::gather::{Flushed, Scope, TlbGather};
 pub use flush::pending::Pending;
 pub use flush::retire::{GracePeriods, Passed, Retired};
+pub use flush::sharers::{Reach, Sharers};
 pub use flush::shootdown::OthersMustFlush;
 pub use flush::spared::Entered;
 pub use hardware::{

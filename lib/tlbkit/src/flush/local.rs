@@ -161,7 +161,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// The user half is flushed as a whole, later, if INVPCID page by page would not do: it flushes only the cached
     /// path of the address that it names, so not what a freed page-table page needs (C-27); and unlike INVLPG it faults
     /// on an address that is not canonical (C-31), so a range may not run out of the user half.
-    fn flush_pages(&self, request: Request<'_>) {
+    pub(super) fn flush_pages(&self, request: Request<'_>) {
         let is_isolated = self.has_flag(flag::ISOLATED);
         if is_isolated && !request.needs(Needs::TABLES) && self.flushes_user_pages_now() && is_in_user_half(&request) {
             return for_each_page_of(&request, |va| {

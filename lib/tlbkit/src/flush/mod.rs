@@ -19,6 +19,7 @@
 //! | `wait.rs` | waiting for the answers, and CPUs that are late or go offline meanwhile |
 //! | `pending.rs` | [`Pending`](pending::Pending): flushes that are issued now and waited for later |
 //! | `retire.rs` | frames that come back after a grace period, for which nobody is interrupted |
+//! | `sharers.rs` | flushes that interrupt nobody, since each CPU has upper page tables of its own |
 //! | `owed.rs`, `targets.rs` | which spaces still have deferred flushes; whom a batch concerns |
 //!
 //! **The race** between the initiator and a CPU that loads the space is drawn in `space/mod.rs`: it decides which CPUs
@@ -52,6 +53,7 @@ pub(crate) mod owed;
 pub(crate) mod pending;
 pub(crate) mod request;
 pub(crate) mod retire;
+pub(crate) mod sharers;
 pub(crate) mod shootdown;
 pub(crate) mod spared;
 mod targets;

@@ -166,8 +166,8 @@ impl<H: Hardware> Cpu<'_, '_, H> {
             return self.enter_noticed(Asid::ONLY, to, stamp);
         }
         self.state.asids.assign_only(to.id, self.generation_in(stamp));
-        self.record_loaded(to);
-        self.hardware.write_cr3(Cr3(to.root.0));
+        let root = self.record_loaded(to);
+        self.hardware.write_cr3(Cr3(root.0));
         self.hardware.event(Event::SwitchFlushed);
         // Release: as in `enter`.
         self.set_presence(Presence::running(to.id), Ordering::Release);
@@ -227,16 +227,16 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     #[inline(always)]
     fn load(&self, asid: Asid, to: &AddressSpace<H::Set>, stamp: Stamp) {
         self.state.asid.set(asid.0);
-        self.record_loaded(to);
+        let root = self.record_loaded(to);
         if self.has_broadcast() && self.load_shared(stamp) {
             return self.hardware.event(Event::SwitchKept);
         }
         let newest = self.generation_in(stamp);
         if self.state.asids.generation(asid) == newest {
-            self.load_keeping(to.root, asid);
+            self.load_keeping(root, asid);
             self.hardware.event(Event::SwitchKept);
         } else {
-            self.load_flushing(asid, to, newest);
+            self.load_flushing(asid, root, newest);
             self.hardware.event(Event::SwitchFlushed);
         }
     }
@@ -251,16 +251,18 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     }
 
     #[inline(always)]
-    fn record_loaded(&self, to: &AddressSpace<H::Set>) {
+    fn record_loaded(&self, to: &AddressSpace<H::Set>) -> PhysAddr {
+        let root = self.hardware.root_here(to);
         self.state.token.set(to.token.0);
-        self.state.root.set(to.root.0);
+        self.state.root.set(root.0);
+        root
     }
 
     #[inline(always)]
-    fn load_flushing(&self, asid: Asid, space: &AddressSpace<H::Set>, newest: Generation) {
+    fn load_flushing(&self, asid: Asid, root: PhysAddr, newest: Generation) {
         self.state.pending_user.set(self.state.pending_user.get() | 1 << asid.0);
         self.state.asids.set_generation(asid, newest);
-        self.load_cr3(Cr3::flushing(space.root, asid.pcid()));
+        self.load_cr3(Cr3::flushing(root, asid.pcid()));
     }
 
     #[cold]
@@ -328,7 +330,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     fn leave_lazy_stale(&self, to: &AddressSpace<H::Set>, newest: Generation) {
         self.uncount_lazy(to);
         if self.state.asids.generation(self.asid()) != newest {
-            self.load_flushing(self.asid(), to, newest);
+            self.load_flushing(self.asid(), self.hardware.root_here(to), newest);
         }
         // Relaxed: as in `leave_lazy`.
         self.set_presence(Presence::running(to.id), Ordering::Relaxed);

@@ -11,8 +11,8 @@ use loom::thread;
 use tlbkit::sync::Ordering;
 use tlbkit::{
     AddressSpace, CpuId, Cr3, Destroyed, Entered, Event, Features, Hardware, HostExtent, HostFlush, Invlpgb, Invpcid,
-    IrqsOff, Isolation, KernelFlushes, Late, Pcid, Reason, Retired, Scope, SpaceToken, Stride, TlbBatch, TlbGather,
-    Translations, VirtAddr,
+    IrqsOff, Isolation, KernelFlushes, Late, Pcid, Reach, Reason, Retired, Scope, SpaceToken, Stride, TlbBatch,
+    TlbGather, Translations, VirtAddr,
 };
 
 use crate::core::{Core, Entry, FLUSH, PREEMPTED, RUNNING, WAKEFUL_TURNS};
@@ -145,6 +145,37 @@ impl Cpu {
     /// Takes the pages away, flushes, frees the frames.
     pub(crate) fn unmap(&self, table: usize, pages: &[usize]) {
         self.revoke(table, pages, false).iter().for_each(|&page| self.machine.tables[table].pages[page].frame.free());
+    }
+
+    /// A fault: the CPU's own directory leads to the pages from now on.
+    pub(crate) fn hook(&self, table: usize) {
+        self.enter_kernel();
+        self.machine.tables[table].hook(self.index);
+        self.accessing(|| self.fill());
+    }
+
+    /// Takes the pages away, flushes where the sharers of their table say, frees the frames.
+    pub(crate) fn unmap_within(&self, table: usize, pages: &[usize]) {
+        self.enter_kernel();
+        let gather = self.unhook(&self.machine, table, pages);
+        let mut reach = Reach::NOBODY;
+        reach.add(&self.machine.tables[table].sharers);
+        let freed = gather.flush_within(&self.protocol(), reach).into_frames();
+        freed.iter().for_each(|&page| self.machine.tables[table].pages[page].frame.free());
+    }
+
+    /// The same for page 0 and the tables.
+    pub(crate) fn unmap_within_with_tables(&self, table: usize) {
+        self.enter_kernel();
+        let tables = &self.machine.tables[table];
+        let mut gather = self.unhook(&self.machine, table, &[0]);
+        gather.tables_freed();
+        tables.unhook();
+        let mut reach = Reach::NOBODY;
+        reach.add(&tables.sharers);
+        _ = gather.flush_within(&self.protocol(), reach).into_frames();
+        tables.pages[0].frame.free();
+        tables.lower.free();
     }
 
     /// Takes page 0 away and the tables with it, flushes, frees both.
@@ -328,7 +359,7 @@ impl Cpu {
 
     fn walk(&self, table: usize, page: usize) -> Option<Entry> {
         self.machine.tables[table].root.touch("a walk");
-        if !self.machine.tables[table].pages[page].is_present() {
+        if !self.machine.tables[table].is_hooked(self.index) || !self.machine.tables[table].pages[page].is_present() {
             return None;
         }
         self.machine.tables[table].lower.touch("a walk");
@@ -443,6 +474,7 @@ impl Hardware for Cpu {
     }
 
     fn send_ipi(&self, to: CpuId) {
+        self.machine.interrupts.set(self.machine.interrupts.get() + 1);
         let core = &self.machine.cores[to.0 as usize];
         // Release: what was written before an interrupt is seen by its handler; partner is the Acquire in `poll`.
         core.interrupt.fetch_or(1, Ordering::Release);

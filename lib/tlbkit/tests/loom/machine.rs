@@ -13,7 +13,7 @@ use tlbkit::{
 
 use crate::core::Core;
 use crate::issued::Issued;
-use crate::memory::{KERNEL, Table};
+use crate::memory::Table;
 
 /// The policy that the tests vary: nothing is written at a switch but what the handshakes need.
 pub(crate) const POLICY: Policy = Policy {
@@ -29,6 +29,13 @@ pub(crate) const POLICY: Policy = Policy {
     unmapping: Unmapping::Awaited,
     history: History::NONE,
 };
+
+/// Whose the page tables above the last level are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Directories {
+    Shared,
+    OfEachCpu,
+}
 
 /// What a test runs on.
 #[derive(Clone, Copy)]
@@ -48,6 +55,7 @@ pub(crate) struct Setup {
     pub(crate) kernel_flushes: KernelFlushes,
     /// The most pages that one INVLPGB takes, on a machine that has it.
     pub(crate) broadcast_pages: Option<NonZeroU32>,
+    pub(crate) directories: Directories,
     /// Most switches, in one execution, away from a CPU that could go on: what bounds the exploration.
     pub(crate) preemptions: usize,
 }
@@ -65,6 +73,7 @@ impl Default for Setup {
             host: HostFlush::None,
             kernel_flushes: KernelFlushes::AtOnce,
             broadcast_pages: None,
+            directories: Directories::Shared,
             preemptions: 3,
         }
     }
@@ -104,6 +113,8 @@ pub(crate) struct Machine {
     pub(crate) busy: Cell<usize>,
     /// How often something has happened that another CPU may sleep for.
     pub(crate) announcements: Cell<usize>,
+    /// Interrupts that were sent.
+    pub(crate) interrupts: Cell<usize>,
     /// Not 0 once CPU 0 has dropped the lock of a page table.
     pub(crate) unlocked: AtomicU64,
     /// Flushes whose task has left the CPU that issued them.
@@ -140,7 +151,9 @@ impl Machine {
             spaces: setup.spaces as u64,
             policy: setup.policy,
         };
-        let tables = (0..=setup.spaces).map(|n| Table::new(if n == KERNEL { setup.kernel_pages } else { setup.pages }));
+        let directories = if setup.directories == Directories::OfEachCpu { cpus } else { 0 };
+        let space = |_| Table::new(setup.pages, directories);
+        let tables = std::iter::once(Table::new(setup.kernel_pages, 0)).chain((0..setup.spaces).map(space));
         Self {
             kernel: Kernel::new(storage, protocol),
             setup,
@@ -150,6 +163,7 @@ impl Machine {
                 .collect(),
             busy: Cell::new(cpus),
             announcements: Cell::new(0),
+            interrupts: Cell::new(0),
             unlocked: AtomicU64::new(0),
             handed_over: RefCell::default(),
         }

@@ -42,5 +42,6 @@ mod leave;
 mod requests;
 mod retire;
 mod shared;
+mod sharers;
 mod slots;
 mod spared;

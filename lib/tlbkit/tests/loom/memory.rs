@@ -5,7 +5,7 @@ use std::cell::Cell;
 
 use loom::cell::UnsafeCell;
 use tlbkit::sync::{AtomicU64, Ordering};
-use tlbkit::{PAGE_BYTES, VirtAddr};
+use tlbkit::{CpuId, PAGE_BYTES, Sharers, VirtAddr};
 
 /// The table that holds the kernel's pages; spaces come after it.
 pub(crate) const KERNEL: usize = 0;
@@ -65,13 +65,44 @@ pub(crate) struct Table {
     /// All levels below it: a walk reads them if it finds an entry present, or remembers the way.
     pub(crate) lower: Frame,
     pub(crate) pages: Vec<Page>,
+    /// Where each CPU has a directory of its own: the entry in each that leads to the pages.
+    directories: Vec<AtomicU64>,
+    pub(crate) sharers: Sharers,
 }
 
 impl Table {
-    /// Tables that map `pages` pages.
-    pub(crate) fn new(pages: usize) -> Self {
+    /// Tables that map `pages` pages, below directories of so many CPUs.
+    pub(crate) fn new(pages: usize, directories: usize) -> Self {
         let page = |_| Page { present: AtomicU64::new(1), frame: Frame::new() };
-        Self { root: Frame::new(), lower: Frame::new(), pages: (0..pages).map(page).collect() }
+        Self {
+            root: Frame::new(),
+            lower: Frame::new(),
+            pages: (0..pages).map(page).collect(),
+            directories: (0..directories).map(|_| AtomicU64::new(0)).collect(),
+            sharers: Sharers::new(),
+        }
+    }
+
+    /// True if a walk of `cpu` gets below its directory.
+    pub(crate) fn is_hooked(&self, cpu: usize) -> bool {
+        // Relaxed: a walk orders nothing.
+        self.directories.get(cpu).is_none_or(|entry| entry.load(Ordering::Relaxed) != 0)
+    }
+
+    /// `cpu` has faulted.
+    pub(crate) fn hook(&self, cpu: usize) {
+        self.sharers.hook(CpuId(cpu as u32));
+        // Relaxed: a page-table write orders nothing.
+        self.directories[cpu].store(1, Ordering::Relaxed);
+    }
+
+    /// No directory leads to the pages any more.
+    pub(crate) fn unhook(&self) {
+        for (cpu, entry) in self.directories.iter().enumerate() {
+            if self.sharers.may_include(CpuId(cpu as u32)) {
+                entry.store(0, Ordering::Relaxed); // Relaxed: as above
+            }
+        }
     }
 }
 

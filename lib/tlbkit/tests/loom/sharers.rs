@@ -1,0 +1,164 @@
+//! Page tables of each CPU's own: who has not hooked a last-level table holds nothing of it, and is not interrupted.
+
+use tlbkit::Isolation;
+
+use crate::cpu::Cpu;
+use crate::explore::{check, check_end};
+use crate::machine::{Directories, POLICY, Setup};
+
+fn setup() -> Setup {
+    Setup { directories: Directories::OfEachCpu, preemptions: 3, ..Setup::default() }
+}
+
+/// All run one space, and the first has hooked its table.
+fn first_has_hooked<const N: usize>(cpus: &[Cpu; N]) {
+    cpus.iter().for_each(|cpu| cpu.switch(1));
+    cpus[0].hook(1);
+}
+
+fn all_have_hooked<const N: usize>(cpus: &[Cpu; N]) {
+    cpus.iter().for_each(|cpu| cpu.switch(1));
+    cpus.iter().for_each(|cpu| cpu.hook(1));
+}
+
+/// The only sharer takes a page away while another CPU hooks the table: that one is seen, or walks to nothing.
+#[test]
+fn inv_6_an_unmap_meets_a_cpu_that_hooks_the_table() {
+    check(
+        setup(),
+        first_has_hooked,
+        [
+            |cpu| cpu.unmap_within(1, &[0]),
+            |cpu| {
+                cpu.hook(1);
+                cpu.access(0);
+            },
+        ],
+    );
+}
+
+/// Two hook a table that nobody had: neither hides the other.
+#[test]
+fn inv_6_an_unmap_meets_two_that_hook_the_table() {
+    fn hook_and_use(cpu: &Cpu) {
+        cpu.hook(1);
+        cpu.access(0);
+    }
+    check(
+        Setup { preemptions: 2, ..setup() },
+        |cpus| cpus.iter().for_each(|cpu: &Cpu| cpu.switch(1)),
+        [|cpu| cpu.unmap_within(1, &[0]), hook_and_use, hook_and_use],
+    );
+}
+
+/// The thread that used the page runs on another CPU now: the one that it came from may hold it.
+#[test]
+fn inv_6_an_unmap_after_a_migration_reaches_the_sharer() {
+    check(
+        setup(),
+        first_has_hooked,
+        [
+            |cpu| {
+                cpu.access(0);
+                cpu.access(0);
+            },
+            |cpu| cpu.unmap_within(1, &[0]),
+        ],
+    );
+}
+
+/// The sharer has left the space, or is leaving it, and its ASID keeps what it holds; it comes back.
+#[test]
+fn inv_2_an_unmap_meets_a_sharer_that_comes_back() {
+    check(
+        Setup { spaces: 2, ..setup() },
+        |cpus| {
+            all_have_hooked(cpus);
+            cpus[1].switch(2);
+        },
+        [
+            |cpu| cpu.unmap_within(1, &[0]),
+            |cpu| {
+                cpu.switch(1);
+                cpu.access(0);
+            },
+        ],
+    );
+}
+
+/// A table is freed that one CPU alone has hooked: the other holds the space lazily, and is not interrupted.
+#[test]
+fn inv_6_a_table_of_one_cpu_is_freed_beside_a_lazy_one() {
+    check_end(
+        setup(),
+        first_has_hooked,
+        [
+            |cpu| cpu.unmap_within_with_tables(1),
+            |cpu| {
+                cpu.access(0);
+                cpu.lazy();
+                cpu.switch(1);
+            },
+        ],
+        |machine| assert_eq!(machine.interrupts.get(), 0, "a CPU that cannot hold it was interrupted"),
+    );
+}
+
+/// A table is freed that a lazy CPU has hooked, too: it may walk it until it is interrupted.
+#[test]
+fn inv_6_a_table_is_freed_that_a_lazy_cpu_shares() {
+    check(
+        setup(),
+        all_have_hooked,
+        [
+            |cpu| cpu.unmap_within_with_tables(1),
+            |cpu| {
+                cpu.lazy();
+                cpu.switch(1);
+                cpu.access(0);
+            },
+        ],
+    );
+}
+
+/// Both halves are flushed where only this CPU is.
+#[test]
+fn inv_10_an_unmap_alone_reaches_the_user_half() {
+    let isolated = tlbkit::Policy { isolation: Isolation::On, ..POLICY };
+    check(
+        Setup { policy: isolated, pages: 2, ..setup() },
+        |cpus| {
+            first_has_hooked(cpus);
+            cpus[0].access(0);
+        },
+        [
+            |cpu| {
+                cpu.unmap_within(1, &[0]);
+                cpu.access(0);
+                cpu.access(1);
+            },
+            |cpu| cpu.lazy(),
+        ],
+    );
+}
+
+/// The kernel takes a page away from a space that its CPU has left: what is held under the space's ASID is stale.
+#[test]
+fn inv_12_an_unmap_from_another_space_makes_the_asid_stale() {
+    check(
+        Setup { spaces: 2, ..setup() },
+        |cpus| {
+            first_has_hooked(cpus);
+            cpus[0].access(0);
+            cpus[0].switch(2);
+        },
+        [
+            |cpu| {
+                cpu.unmap_within(1, &[0]);
+                cpu.switch(1);
+                cpu.access(0);
+            },
+            |cpu| cpu.access(0),
+        ],
+    );
+}
