@@ -84,7 +84,27 @@ impl<'k, S> Vm<'k, S> {
             Found::Leaf(_) => Ok(Fault::Spurious),
             Found::Hole(level) => fill(&self.pmap, cpu.hardware(), mem, &region, va, level, access),
         };
+        let result = if self.pmap.has_directories() { self.hook_after(result, cpu, mem, va) } else { result };
         result.unwrap_or(Fault::OutOfMemory)
+    }
+
+    /// The page is there; now this CPU has to be able to walk to it.
+    fn hook_after<H: Hardware<Set = S>>(
+        &self,
+        result: Result<Fault, Error>,
+        cpu: &Cpu<'_, '_, H>,
+        mem: &impl Memory,
+        va: u64,
+    ) -> Result<Fault, Error> {
+        let fault = result?;
+        let made = self.pmap.hook(cpu.id(), cpu.hardware(), mem, va)?;
+        Ok(match fault {
+            Fault::Mapped { zeroed, copied, table_frames } => {
+                Fault::Mapped { zeroed, copied, table_frames: table_frames + made }
+            }
+            Fault::Spurious if made != 0 => Fault::Mapped { zeroed: 0, copied: 0, table_frames: made },
+            other => other,
+        })
     }
 }
 
@@ -176,7 +196,7 @@ fn fill_large<S>(
     let bytes = Stride::Page2M.bytes();
     let first = va & !(bytes - 1);
     let fits = region.first <= first && first + bytes <= region.range().end;
-    if !fits || region.stride != Stride::Page2M || region.backing != Backing::AnonPrivate {
+    if !fits || region.stride != Stride::Page2M || region.backing != Backing::AnonPrivate || pmap.has_directories() {
         return Ok(None);
     }
     let Some(frame) = mem.alloc(21, Purpose::Data) else { return Ok(None) };

@@ -4,11 +4,12 @@
 //! after the flush.
 
 use crate::memory::{Frame, Memory};
-use crate::table::{self, Root};
+use crate::pmap::Pmap;
+use crate::table::{self, Entry, Root};
 use core::ops::Range;
 use tlbkit::{
-    AddressSpace, Cpu, GracePeriods, Hardware, Nested, PAGE_BYTES, PhysAddr, Reason, Retired, Scope, SharedDirty,
-    Stride, TlbGather, Translations, VirtAddr,
+    Cpu, GracePeriods, Hardware, Nested, PAGE_BYTES, PhysAddr, Reach, Reason, Retired, Scope, SharedDirty, Stride,
+    TlbGather, Translations, VirtAddr,
 };
 
 /// Frames after which a sweep flushes and goes on: 512 pages and their page-table page, which is about what fits into a
@@ -64,6 +65,11 @@ pub(crate) struct MmuGather<'a, H: Hardware, M, const N: usize> {
     /// The lowest and the highest address recorded since the last flush.
     recorded: (u64, u64),
     total_pages: u64,
+    /// Which CPUs can hold what was recorded since the last flush, but for what lies below `last`.
+    reach: Reach,
+    /// The last-level table below which something was recorded last, where each CPU has directories of its own.
+    last: Option<PhysAddr>,
+    has_directories: bool,
 }
 
 const NOTHING_RECORDED: (u64, u64) = (u64::MAX, 0);
@@ -93,33 +99,58 @@ impl<'a, H: Hardware, M: Memory, const N: usize> MmuGather<'a, H, M, N> {
             tables: None,
             recorded: NOTHING_RECORDED,
             total_pages: u64::MAX,
+            reach: Reach::SEVERAL,
+            last: None,
+            has_directories: false,
         }
     }
 
     /// For changes of one space's mappings.
-    pub(crate) fn of_space(
-        cpu: &Cpu<'a, 'a, H>,
-        mem: &'a M,
-        space: &'a AddressSpace<H::Set>,
-        root: Root,
-        total_pages: u64,
-    ) -> Self {
-        let translations = Translations::OfSpace(space);
+    pub(crate) fn of_space(cpu: &Cpu<'a, 'a, H>, mem: &'a M, pmap: &'a Pmap<H::Set>) -> Self {
+        let translations = Translations::OfSpace(pmap.space());
         let inner = TlbGather::new(translations, HeldFrames::new());
-        Self { translations, inner, tables: Some(root), total_pages, ..Self::of_kernel(cpu, mem) }
+        let has_directories = pmap.has_directories();
+        let reach = if has_directories { Reach::NOBODY } else { Reach::SEVERAL };
+        let (tables, total_pages) = (Some(pmap.root()), pmap.total_pages());
+        Self { translations, inner, tables, total_pages, reach, has_directories, ..Self::of_kernel(cpu, mem) }
+    }
+
+    /// A leaf is recorded, at `entry`.
+    fn record_below(&mut self, entry: Entry) {
+        let last = PhysAddr(entry.at.0 & !(PAGE_BYTES - 1));
+        if self.has_directories && self.last != Some(last) {
+            self.add_sharers();
+            self.last = Some(last);
+        }
+    }
+
+    /// The last entry below a table was changed.
+    fn add_sharers(&mut self) {
+        if let Some(last) = self.last.take() {
+            self.add_sharers_of(last);
+        }
+    }
+
+    fn add_sharers_of(&mut self, table: PhysAddr) {
+        match self.mem.sharers(table) {
+            Some(sharers) => self.reach.add(sharers),
+            None => self.reach = Reach::SEVERAL,
+        }
     }
 
     /// Makes each flush from here on one of the whole user half.
     pub(crate) fn cover_user_half(&mut self, reason: Reason) {
         self.everything = Some(reason);
+        self.reach = Reach::SEVERAL;
     }
 
     /// A leaf was unhooked; `frame`, which it mapped, is put after the flush. The page is flushed even if the entry was
     /// not present, because another CPU may have cleared the present bit and not have flushed yet.
-    pub(crate) fn unmap(&mut self, va: u64, stride: Stride, reason: Reason, frame: Frame) {
-        self.record(Pending::Pages, va..va + stride.bytes());
+    pub(crate) fn unmap(&mut self, va: u64, entry: Entry, reason: Reason, frame: Frame) {
+        self.record(Pending::Pages, va..va + entry.bytes());
+        self.record_below(entry);
         if self.everything.is_none() {
-            self.inner.unmap(&self.cpu, VirtAddr(va), stride, Scope::Local, reason, frame);
+            self.inner.unmap(&self.cpu, VirtAddr(va), entry.stride(), Scope::Local, reason, frame);
         } else {
             self.inner.hold(frame);
         }
@@ -127,22 +158,28 @@ impl<'a, H: Hardware, M: Memory, const N: usize> MmuGather<'a, H, M, N> {
     }
 
     /// A leaf was changed that owns no frame, or keeps its frame.
-    pub(crate) fn page(&mut self, va: u64, stride: Stride, scope: Scope, reason: Reason) {
-        self.record(Pending::Pages, va..va + stride.bytes());
+    pub(crate) fn page(&mut self, va: u64, entry: Entry, scope: Scope, reason: Reason) {
+        self.record(Pending::Pages, va..va + entry.bytes());
+        self.record_below(entry);
         if self.everything.is_none() {
-            self.inner.page(&self.cpu, VirtAddr(va), stride, scope, reason);
+            self.inner.page(&self.cpu, VirtAddr(va), entry.stride(), scope, reason);
         }
     }
 
     /// Leaves were changed, either by this operation or by another one that has not flushed yet.
     pub(crate) fn range(&mut self, va: u64, pages: u64, scope: Scope, reason: Reason) {
         self.record(Pending::Pages, va..va + (pages << 12));
+        self.reach = Reach::SEVERAL;
         self.inner.range(&self.cpu, VirtAddr(va), pages, Stride::Page4K, scope, reason);
     }
 
-    /// The page-table page that maps from `va` on was unhooked. Its entries have been recorded already.
+    /// The page-table page that maps from `va` on was unhooked, from each CPU's directory too. Its entries have been
+    /// recorded already.
     pub(crate) fn table(&mut self, va: u64, frame: Frame) {
         self.record(Pending::Tables, va..va + 1);
+        if self.has_directories {
+            self.add_sharers_of(frame.at);
+        }
         if self.everything.is_none() {
             self.inner.unmap_table(&self.cpu, VirtAddr(va), 0, frame);
         } else {
@@ -155,6 +192,7 @@ impl<'a, H: Hardware, M: Memory, const N: usize> MmuGather<'a, H, M, N> {
     /// This operation over `range` overlapped another one, so an entry that it found gone may have been unhooked by the
     /// other and not be flushed yet.
     pub(crate) fn flush_overlap(&mut self, range: &Range<u64>) {
+        self.reach = Reach::SEVERAL;
         match self.cpu.tlb().policy().history.nested() {
             Nested::Range => {
                 self.range(range.start, (range.end - range.start) / PAGE_BYTES, Scope::Local, Reason::RemovePte);
@@ -181,6 +219,7 @@ impl<'a, H: Hardware, M: Memory, const N: usize> MmuGather<'a, H, M, N> {
     /// Holds `frame`, already unhooked, until the flush. It belongs to a range that is recorded as a whole before `N`
     /// frames are held.
     pub(crate) fn hold(&mut self, frame: Frame) {
+        self.reach = Reach::SEVERAL;
         self.inner.hold(frame);
         self.count_frame();
     }
@@ -207,7 +246,11 @@ impl<'a, H: Hardware, M: Memory, const N: usize> MmuGather<'a, H, M, N> {
         }
         self.apply_range_rule();
         let full = core::mem::replace(&mut self.inner, TlbGather::new(self.translations, HeldFrames::new()));
-        full.flush(&self.cpu).into_frames().put_all(self.mem);
+        self.add_sharers();
+        full.flush_within(&self.cpu, self.reach).into_frames().put_all(self.mem);
+        if self.has_directories && self.everything.is_none() {
+            self.reach = Reach::NOBODY;
+        }
         self.held = 0;
         self.is_urgent = false;
         self.pending = Pending::Nothing;

@@ -40,6 +40,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+mod directories;
 mod error;
 mod evict;
 mod fault;

@@ -103,11 +103,14 @@ pub(crate) struct TableLocks {
     own: [TableLock; TABLE_LOCKS],
     /// Used instead of `own` unless empty. Their number is a power of two.
     pub(crate) lent: &'static [TableLock],
+    /// The top-level table of each CPU, if each has upper tables of its own. It is lent as well, and stands here so that
+    /// it takes no cache line.
+    pub(crate) roots: &'static [core::sync::atomic::AtomicU64],
 }
 
 impl TableLocks {
     pub(crate) fn new() -> Self {
-        Self { upper: SpinLock::new(), own: core::array::from_fn(|_| TableLock::new()), lent: &[] }
+        Self { upper: SpinLock::new(), own: core::array::from_fn(|_| TableLock::new()), lent: &[], roots: &[] }
     }
 
     /// Locks the last-level table of `va` and the entry that points to it, which may be a large page. A CPU holds at

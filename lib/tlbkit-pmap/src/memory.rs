@@ -1,6 +1,6 @@
 //! The interface to physical memory: page-table entries, frames and their reference counts.
 
-use tlbkit::PhysAddr;
+use tlbkit::{PhysAddr, Sharers};
 
 /// One reference to a frame of `1 << shift` bytes. It is neither `Copy` nor `Clone`, so that code which puts a
 /// reference twice does not compile.
@@ -77,6 +77,14 @@ pub trait Memory {
     /// page itself.
     fn fault_around(&self) -> u64 {
         1
+    }
+
+    /// Which CPUs' directories name the last-level table at `table`: kept beside the frame, as its reference count is,
+    /// and [cleared](Sharers::clear) by [`alloc`](Self::alloc). Asked only for spaces whose CPUs have
+    /// [directories of their own](crate::Vm::give_directories), and always answered for these.
+    fn sharers(&self, table: PhysAddr) -> Option<&Sharers> {
+        let _ = table;
+        None
     }
 
     /// Skips up to `most` empty entries from `at` on, and returns how many were skipped; each is accounted for as the

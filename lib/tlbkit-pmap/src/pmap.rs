@@ -15,7 +15,7 @@ use crate::region::Protection;
 use crate::table::{self, Entry, Found, Root, USER_END};
 use core::ops::Range;
 use tlbkit::sync::{AtomicU32, AtomicU64, Ordering};
-use tlbkit::{AddressSpace, Cpu, Hardware, PAGE_BYTES, PhysAddr, Reason, Scope, SpaceToken, Stride, Tlb};
+use tlbkit::{AddressSpace, Cpu, Hardware, PAGE_BYTES, PhysAddr, Reason, Scope, SpaceToken, Tlb};
 use tlbkit_arch::Pte;
 
 /// The page tables of one space and the [`AddressSpace`] by which the protocol knows them. All functions but
@@ -87,7 +87,7 @@ impl<S> Pmap<S> {
         cpu: &Cpu<'a, '_, H>,
         mem: &'a M,
     ) -> MmuGather<'a, H, M, N> {
-        MmuGather::of_space(cpu, mem, &self.space, self.root, self.total_pages())
+        MmuGather::of_space(cpu, mem, self)
     }
 
     /// Locks the last-level table of `va` and the entry that points to it.
@@ -166,7 +166,8 @@ impl<S> Pmap<S> {
     /// [`Error::SharedLargePage`] if such a page would have to be split. `frame` has been put then.
     ///
     /// # Panics
-    /// If `frame` is large and the entry points to a page table. Remove what it maps first.
+    /// If `frame` is large and the entry points to a page table: remove what it maps first. If it is large and CPUs have
+    /// [directories of their own](crate::Vm::give_directories).
     pub fn enter<'a, H: Hardware<Set = S>, M: Memory>(
         &'a self,
         cpu: &Cpu<'a, '_, H>,
@@ -176,6 +177,7 @@ impl<S> Pmap<S> {
         bits: u64,
     ) -> Result<u32, Error> {
         let bytes = 1 << frame.shift;
+        assert!(bytes == PAGE_BYTES || !self.has_directories(), "a large page where each CPU has a directory");
         let _guard = self.lock(cpu.hardware(), va);
         let level = if frame.shift == 21 { 2 } else { 1 };
         let place = user_range(va & !(bytes - 1), bytes / PAGE_BYTES);
@@ -225,12 +227,12 @@ impl<S> Pmap<S> {
     ) {
         let old = Pte(mem.swap(entry.at, 0));
         let mut gather = self.gather::<H, M, 2>(cpu, mem);
-        let (va, stride) = (va & !(entry.bytes() - 1), entry.stride());
+        let va = va & !(entry.bytes() - 1);
         match pte::into_frame(old) {
             // The same frame with at least the same permissions: only the surplus reference is dropped.
             Some(frame) if frame.at == new.frame() && !old.needs_flush(new) => mem.put(frame),
-            Some(frame) => gather.unmap(va, stride, reason, frame),
-            None if old.needs_flush(new) => gather.page(va, stride, Scope::Local, reason),
+            Some(frame) => gather.unmap(va, entry, reason, frame),
+            None if old.needs_flush(new) => gather.page(va, entry, Scope::Local, reason),
             None => {}
         }
         gather.finish();
@@ -265,7 +267,7 @@ impl<S> Pmap<S> {
         };
         let mut gather = self.gather::<H, M, 1>(cpu, mem);
         let old = Pte(mem.swap(entry.at, 0));
-        gather.page(va & !(entry.bytes() - 1), Stride::Page2M, Scope::Local, Reason::Enter);
+        gather.page(va & !(entry.bytes() - 1), entry, Scope::Local, Reason::Enter);
         gather.finish();
         let pieces = match copy {
             Some(copy) => {

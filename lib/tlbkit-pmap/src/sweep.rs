@@ -17,7 +17,7 @@ use crate::region::Protection;
 use crate::table::{self, Entry, Found, USER_END};
 use core::ops::Range;
 use tlbkit::sync::Ordering;
-use tlbkit::{Cpu, GracePeriods, Hardware, Isolation, Reason, Retired, Scope, Stride, TableFree};
+use tlbkit::{Cpu, GracePeriods, Hardware, Reason, Retired, Scope, Stride, TableFree};
 use tlbkit_arch::Pte;
 
 /// What a sweep does to every leaf.
@@ -232,7 +232,7 @@ impl<S> Pmap<S> {
                 gather.flush();
                 gather.cover_user_half(Reason::FreeTable);
             }
-            table::unhook_tables(mem, self.root(), 0..USER_END, &|_| true, &mut |va, frame| gather.table(va, frame));
+            self.free_tables(mem, 0..USER_END, &|_| true, &mut gather);
         }
         self.end_sweep(gather, &(0..USER_END));
     }
@@ -246,7 +246,10 @@ impl<S> Pmap<S> {
         is_unused: &impl Fn(core::ops::Range<u64>) -> bool,
         gather: &mut MmuGather<'_, H, M, N>,
     ) {
-        table::unhook_tables(mem, self.root(), range, is_unused, &mut |va, frame| gather.table(va, frame));
+        table::unhook_tables(mem, self.root(), range, is_unused, &mut |va, frame| {
+            self.unhook(mem, va, frame.at);
+            gather.table(va, frame);
+        });
     }
 
     /// Frees the page-table pages of an empty space that no CPU has loaded, not even lazily, so nothing has to be
@@ -254,8 +257,8 @@ impl<S> Pmap<S> {
     pub(crate) fn free_root(&self, mem: &impl Memory) {
         let root = self.root();
         table::unhook_tables(mem, root, 0..USER_END, &|_| true, &mut |_, frame| mem.put(frame));
-        let shift = if root.isolation == Isolation::On { 13 } else { 12 };
-        mem.put(Frame { at: root.at, shift });
+        self.free_directories(mem);
+        mem.put(Frame { at: root.at, shift: root.shift() });
     }
 }
 
@@ -272,9 +275,9 @@ fn unmap_leaf<H: Hardware, M: Memory, const N: usize>(
         gather.will_unmap_shared_dirty();
     }
     if let Some(frame) = pte::into_frame(old) {
-        gather.unmap(va, entry.stride(), reason, frame);
+        gather.unmap(va, entry, reason, frame);
     } else if old.needs_flush(Pte::EMPTY) {
-        gather.page(va, entry.stride(), Scope::Local, reason);
+        gather.page(va, entry, Scope::Local, reason);
     }
 }
 
@@ -292,6 +295,6 @@ pub(crate) fn change_leaf<H: Hardware, M: Memory, const N: usize>(
         old = Pte(found);
     }
     if old.needs_flush(change(old)) {
-        gather.page(va, entry.stride(), Scope::Local, reason);
+        gather.page(va, entry, Scope::Local, reason);
     }
 }

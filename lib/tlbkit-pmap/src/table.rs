@@ -22,6 +22,13 @@ pub(crate) struct Root {
     pub(crate) isolation: Isolation,
 }
 
+impl Root {
+    /// log2 of its bytes, as [`Frame`] has it.
+    pub(crate) fn shift(self) -> u8 {
+        if self.isolation == Isolation::On { 13 } else { 12 }
+    }
+}
+
 /// A page-table entry: where it lies, what it held when it was read, and its level.
 #[derive(Clone, Copy)]
 pub(crate) struct Entry {
@@ -72,6 +79,19 @@ fn walk(mem: &impl Memory, root: Root, va: u64) -> Entry {
         table = pte.frame();
         level -= 1;
     }
+}
+
+/// Where the entry lies that names the last-level table of `va`, if the tables above it are there.
+pub(crate) fn directory_entry(mem: &impl Memory, root: Root, va: u64) -> Option<PhysAddr> {
+    let mut table = root.at;
+    for level in (3..=TOP_LEVEL).rev() {
+        let pte = Pte(mem.load(entry_at(table, VirtAddr(va), level)));
+        if pte.is_empty() {
+            return None;
+        }
+        table = pte.frame();
+    }
+    Some(entry_at(table, VirtAddr(va), 2))
 }
 
 /// The first leaf in `range`, and the first address of the range that it maps.
@@ -159,7 +179,12 @@ pub(crate) fn unhook_tables(
     is_unused: &impl Fn(Range<u64>) -> bool,
     take: &mut impl FnMut(u64, Frame),
 ) {
-    unhook_below(mem, root, (root.at, TOP_LEVEL), range, is_unused, take);
+    unhook_below(mem, root, (root.at, TOP_LEVEL), range, (2, is_unused), take);
+}
+
+/// Unhooks the tables below `root` that are above the last level, and passes each to `take`.
+pub(crate) fn unhook_directories(mem: &impl Memory, root: Root, take: &mut impl FnMut(Frame)) {
+    unhook_below(mem, root, (root.at, TOP_LEVEL), 0..USER_END, (3, &|_| true), &mut |_, frame| take(frame));
 }
 
 fn unhook_below(
@@ -167,7 +192,7 @@ fn unhook_below(
     root: Root,
     (table, level): (PhysAddr, u32),
     range: Range<u64>,
-    is_unused: &impl Fn(Range<u64>) -> bool,
+    (last, is_unused): (u32, &impl Fn(Range<u64>) -> bool),
     take: &mut impl FnMut(u64, Frame),
 ) {
     let mut va = span_start(VirtAddr(range.start), level).0;
@@ -184,12 +209,12 @@ fn unhook_below(
             continue;
         }
         let unused = is_unused(span.clone());
-        if level > 2 {
+        if level > last {
             // An unused table is unhooked together with every table below it, including those that an earlier operation
             // left in place.
             let below = range.start.max(span.start)..range.end.min(span.end);
             let below = if unused { span.clone() } else { below };
-            unhook_below(mem, root, (pte.frame(), level - 1), below, is_unused, take);
+            unhook_below(mem, root, (pte.frame(), level - 1), below, (last, is_unused), take);
         }
         if unused {
             set_inner(mem, root, at, level, Pte::EMPTY);
@@ -200,8 +225,7 @@ fn unhook_below(
 
 /// A new top-level table that shares the kernel half of `kernel_root`.
 pub(crate) fn new_root(mem: &impl Memory, kernel_root: PhysAddr, isolation: Isolation) -> Option<Frame> {
-    let shift = if isolation == Isolation::On { 13 } else { 12 };
-    let frame = mem.alloc(shift, Purpose::Table)?;
+    let frame = mem.alloc(Root { at: kernel_root, isolation }.shift(), Purpose::Table)?;
     for index in TABLE_ENTRIES / 2..TABLE_ENTRIES {
         let entry = mem.load(PhysAddr(kernel_root.0 + 8 * index));
         if entry != 0 {

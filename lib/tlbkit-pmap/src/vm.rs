@@ -101,24 +101,27 @@ impl<'k, S> Vm<'k, S> {
         self.map_region(cpu, Region::new(pages, backing, protection))
     }
 
-    /// Maps `region` at the lowest free addresses that are aligned to its stride, and returns the first one. `first` of
-    /// `region` is ignored.
+    /// Maps `region` at the lowest free addresses from its `first` on that are aligned to its stride, and returns the
+    /// first one. If there are none it begins below.
     ///
     /// # Errors
     /// As [`map`](Self::map).
     pub fn map_region<H: Hardware<Set = S>>(&self, cpu: &Cpu<'_, '_, H>, region: Region) -> Result<u64, Error> {
         let _guard = self.lock.write(cpu.hardware());
         let bytes = region.pages.checked_mul(PAGE_BYTES).filter(|bytes| *bytes > 0);
-        let first =
-            bytes.and_then(|bytes| self.find_gap(bytes, region.stride)).ok_or(Error::NoRoom { pages: region.pages })?;
+        let first = bytes
+            .and_then(|bytes| {
+                self.find_gap(region.first, bytes, region.stride).or_else(|| self.find_gap(0, bytes, region.stride))
+            })
+            .ok_or(Error::NoRoom { pages: region.pages })?;
         self.regions.insert(Region { first, ..region })?;
         self.pmap.set_total_pages(self.pmap.total_pages() + region.pages);
         Ok(first)
     }
 
-    /// The lowest address from which `bytes` bytes are free, and not withheld either.
-    fn find_gap(&self, bytes: u64, stride: Stride) -> Option<u64> {
-        let mut base = USER_BASE;
+    /// The lowest address, `base` or above, from which `bytes` bytes are free, and not withheld either.
+    fn find_gap(&self, base: u64, bytes: u64, stride: Stride) -> Option<u64> {
+        let mut base = base.max(USER_BASE);
         loop {
             let first = self.regions.find_gap(base, USER_END, bytes, stride.bytes())?;
             let free = self.withheld.find_gap(first, USER_END, bytes, stride.bytes())?;
