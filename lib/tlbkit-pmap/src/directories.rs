@@ -10,58 +10,84 @@
 //! a root for each CPU from the start, and 4 KiB for each GiB that a CPU uses. It has no large pages: their entries
 //! would have to be changed in all directories at once.
 
-use core::sync::atomic::AtomicU64;
-
-use tlbkit::sync::Ordering;
-use tlbkit::{CpuId, Hardware, Isolation, PAGE_BYTES, PhysAddr};
+use tlbkit::{CpuId, Hardware, PAGE_BYTES, PhysAddr, SpaceToken, Tlb};
 use tlbkit_arch::Pte;
+use tlbkit_arch::addr::TABLE_ENTRIES;
 
 use crate::error::Error;
-use crate::memory::{Frame, Memory};
+use crate::kernel::KernelMap;
+use crate::memory::{Frame, Memory, Purpose};
 use crate::pmap::Pmap;
 use crate::pte;
 use crate::table::{self, Entry, Found, Root};
 use crate::vm::Vm;
 
-impl<S> Vm<'_, S> {
-    /// Gives each CPU upper page tables of its own. `roots` has a word for each possible CPU and serves no other space.
-    /// No CPU has run the space yet. From then on [`Hardware::root_here`] answers with [`root_on`](Self::root_on), and
-    /// [`Memory::sharers`] is asked.
+/// Gives each of `cpus` CPUs a top-level table. What was made before an error goes with the root of `pmap`.
+fn make_roots<S>(cpus: usize, mem: &impl Memory, kernel: &KernelMap<'_>, pmap: &mut Pmap<S>) -> Result<(), Error> {
+    assert!(cpus as u64 <= TABLE_ENTRIES, "{cpus} CPUs: no more than {TABLE_ENTRIES} have directories of their own");
+    let page = mem.alloc(12, Purpose::Table).ok_or(Error::OutOfMemory)?.at;
+    pmap.locks.directories.page = page;
+    for cpu in 0..cpus as u32 {
+        let root = table::new_root(mem, kernel.root(), pmap.root().isolation).ok_or(Error::OutOfMemory)?;
+        mem.store(PhysAddr(page.0 + 8 * u64::from(cpu)), root.at.0);
+        pmap.locks.directories.cpus = cpu + 1;
+    }
+    Ok(())
+}
+
+/// The top-level tables of the CPUs, if each has one: a page with the address of each.
+#[derive(Clone, Copy)]
+pub(crate) struct Directories {
+    page: PhysAddr,
+    cpus: u32,
+}
+
+impl Directories {
+    /// All CPUs walk the same tables.
+    pub(crate) const NONE: Self = Self { page: PhysAddr(0), cpus: 0 };
+}
+
+impl<'k, S> Vm<'k, S> {
+    /// As [`new`](Self::new), an empty space in which each CPU of the machine has upper page tables of its own.
+    /// [`Hardware::root_here`] answers with [`root_on`](Self::root_on) for it, and [`Memory::sharers`] is asked.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`]; the space is as before then.
-    pub fn give_directories(&mut self, mem: &impl Memory, roots: &'static [AtomicU64]) -> Result<(), Error> {
-        let (kernel_root, isolation) = (self.kernel.root(), self.pmap.root().isolation);
-        for (done, root) in roots.iter().enumerate() {
-            let Some(frame) = table::new_root(mem, kernel_root, isolation) else {
-                roots[..done].iter().for_each(|root| free_directories(mem, root_in(root, isolation)));
-                return Err(Error::OutOfMemory);
-            };
-            // Relaxed: the kernel orders that the space exists before a CPU runs it.
-            root.store(frame.at.0, Ordering::Relaxed);
-        }
-        self.pmap.locks.roots = roots;
-        Ok(())
+    /// [`Error::OutOfMemory`].
+    ///
+    /// # Panics
+    /// If the machine has more than 512 CPUs.
+    pub fn with_directories(
+        tlb: &Tlb<'k>,
+        mem: &impl Memory,
+        kernel: &'k KernelMap<'k>,
+        token: SpaceToken,
+        set: S,
+    ) -> Result<Self, Error> {
+        let mut space = Self::new(tlb, mem, kernel, token, set)?;
+        let made = make_roots(tlb.cpus(), mem, kernel, &mut space.pmap);
+        made.inspect_err(|_| space.pmap.free_root(mem)).map(|()| space)
     }
 
     /// The top-level table that `cpu` loads.
     #[must_use]
-    pub fn root_on(&self, cpu: CpuId) -> PhysAddr {
-        self.pmap.root_on(cpu).at
+    pub fn root_on(&self, mem: &impl Memory, cpu: CpuId) -> PhysAddr {
+        if self.pmap.has_directories() { self.pmap.root_on(mem, cpu).at } else { self.space().root() }
     }
 }
 
 impl<S> Pmap<S> {
     /// True if each CPU has upper page tables of its own.
     pub(crate) const fn has_directories(&self) -> bool {
-        !self.locks.roots.is_empty()
+        self.locks.directories.page.0 != 0
     }
 
-    fn root_on(&self, cpu: CpuId) -> Root {
-        match self.locks.roots.get(cpu.0 as usize) {
-            Some(root) => root_in(root, self.root().isolation),
-            None => self.root(),
-        }
+    fn root_on(&self, mem: &impl Memory, cpu: CpuId) -> Root {
+        let at = PhysAddr(mem.load(PhysAddr(self.locks.directories.page.0 + 8 * u64::from(cpu.0))));
+        Root { at, isolation: self.root().isolation }
+    }
+
+    fn cpus(&self) -> impl Iterator<Item = CpuId> + use<S> {
+        (0..self.locks.directories.cpus).map(CpuId)
     }
 
     /// After a fault of `cpu`, which runs this, at `va`: has its directory name the table in which the page is. Returns
@@ -70,7 +96,7 @@ impl<S> Pmap<S> {
     /// # Errors
     /// [`Error::OutOfMemory`].
     pub(crate) fn hook(&self, cpu: CpuId, hw: &impl Hardware, mem: &impl Memory, va: u64) -> Result<u32, Error> {
-        let root = self.root_on(cpu);
+        let root = self.root_on(mem, cpu);
         if table::directory_entry(mem, root, va).is_some_and(|at| !Pte(mem.load(at)).is_empty()) {
             return Ok(0);
         }
@@ -88,8 +114,8 @@ impl<S> Pmap<S> {
     /// hooks tables meanwhile.
     pub(crate) fn unhook(&self, mem: &impl Memory, va: u64, last: PhysAddr) {
         let Some(sharers) = mem.sharers(last).filter(|_| self.has_directories()) else { return };
-        for cpu in (0..self.locks.roots.len() as u32).map(CpuId).filter(|&cpu| sharers.may_include(cpu)) {
-            if let Some(at) = table::directory_entry(mem, self.root_on(cpu), va) {
+        for cpu in self.cpus().filter(|&cpu| sharers.may_include(cpu)) {
+            if let Some(at) = table::directory_entry(mem, self.root_on(mem, cpu), va) {
                 mem.store(at, 0);
             }
         }
@@ -97,16 +123,13 @@ impl<S> Pmap<S> {
 
     /// No CPU has the space loaded: frees what CPUs have of their own.
     pub(crate) fn free_directories(&self, mem: &impl Memory) {
-        self.locks.roots.iter().for_each(|root| free_directories(mem, root_in(root, self.root().isolation)));
+        if !self.has_directories() {
+            return;
+        }
+        for root in self.cpus().map(|cpu| self.root_on(mem, cpu)) {
+            table::unhook_directories(mem, root, &mut |frame| mem.put(frame));
+            mem.put(Frame { at: root.at, shift: root.shift() });
+        }
+        mem.put(Frame { at: self.locks.directories.page, shift: 12 });
     }
-}
-
-fn root_in(root: &AtomicU64, isolation: Isolation) -> Root {
-    // Relaxed: as in `give_directories`.
-    Root { at: PhysAddr(root.load(Ordering::Relaxed)), isolation }
-}
-
-fn free_directories(mem: &impl Memory, root: Root) {
-    table::unhook_directories(mem, root, &mut |frame| mem.put(frame));
-    mem.put(Frame { at: root.at, shift: root.shift() });
 }

@@ -4,6 +4,7 @@
 //! never be taken in an interrupt handler, and a holder must not be preempted by a thread that wants the same lock.
 //! Each lock has its own cache line.
 
+use crate::directories::Directories;
 use tlbkit::Hardware;
 use tlbkit::sync::{AtomicU32, Ordering};
 
@@ -103,14 +104,18 @@ pub(crate) struct TableLocks {
     own: [TableLock; TABLE_LOCKS],
     /// Used instead of `own` unless empty. Their number is a power of two.
     pub(crate) lent: &'static [TableLock],
-    /// The top-level table of each CPU, if each has upper tables of its own. It is lent as well, and stands here so that
-    /// it takes no cache line.
-    pub(crate) roots: &'static [core::sync::atomic::AtomicU64],
+    /// The upper tables of each CPU. They stand here since there is room in the cache line.
+    pub(crate) directories: Directories,
 }
 
 impl TableLocks {
     pub(crate) fn new() -> Self {
-        Self { upper: SpinLock::new(), own: core::array::from_fn(|_| TableLock::new()), lent: &[], roots: &[] }
+        Self {
+            upper: SpinLock::new(),
+            own: core::array::from_fn(|_| TableLock::new()),
+            lent: &[],
+            directories: Directories::NONE,
+        }
     }
 
     /// Locks the last-level table of `va` and the entry that points to it, which may be a large page. A CPU holds at

@@ -81,7 +81,7 @@ pub trait Memory {
 
     /// Which CPUs' directories name the last-level table at `table`: kept beside the frame, as its reference count is,
     /// and [cleared](Sharers::clear) by [`alloc`](Self::alloc). Asked only for spaces whose CPUs have
-    /// [directories of their own](crate::Vm::give_directories), and always answered for these.
+    /// [directories of their own](crate::Vm::with_directories), and always answered for these.
     fn sharers(&self, table: PhysAddr) -> Option<&Sharers> {
         let _ = table;
         None

@@ -167,7 +167,7 @@ impl<S> Pmap<S> {
     ///
     /// # Panics
     /// If `frame` is large and the entry points to a page table: remove what it maps first. If it is large and CPUs have
-    /// [directories of their own](crate::Vm::give_directories).
+    /// [directories of their own](crate::Vm::with_directories).
     pub fn enter<'a, H: Hardware<Set = S>, M: Memory>(
         &'a self,
         cpu: &Cpu<'a, '_, H>,

@@ -45,6 +45,10 @@ pub const BROADCAST: u64 = 1 << 35;
 pub const RETIRE: u64 = 1 << 36;
 /// Seeds of the first family for each of that one.
 const TO_ONE_RETIRE: u64 = 8;
+/// The first seed of the family in which each CPU has upper page tables of its own.
+pub const DIRECTORIES: u64 = 1 << 37;
+/// Seeds of the first family for each of that one.
+const TO_ONE_DIRECTORIES: u64 = 4;
 
 impl Plan {
     /// What `seed` runs.
@@ -61,7 +65,8 @@ impl Plan {
             ..LATER => (named::ALL, Program::random),
             LATER..GUEST => (named::LATER, Program::random_later),
             GUEST..RETIRE => (named::GUEST, Program::random_guest),
-            RETIRE.. => (named::RETIRE, Program::random_retiring),
+            RETIRE..DIRECTORIES => (named::RETIRE, Program::random_retiring),
+            DIRECTORIES.. => (named::DIRECTORIES, Program::random_with_directories),
         };
         let in_turn = seed.is_multiple_of(2).then(|| &named[(seed / 2) as usize % named.len()]);
         let program = self.program.or(in_turn).map_or_else(|| random(seed), Named::program);
@@ -168,14 +173,21 @@ pub fn seeds(plan: &Plan, first: u64, count: u64, threads: usize, progress: &(dy
 }
 
 /// Runs the seeds of all families: those of the first, then a quarter as many of the later one and of that with
-/// INVLPGB, and an eighth as many of the guests' and of that which retires, unless the plan names one program.
+/// INVLPGB and with directories, and an eighth as many of the guests' and of that which retires, unless the plan names
+/// one program.
 #[must_use]
 pub fn families(plan: &Plan, first: u64, count: u64, threads: usize, progress: &(dyn Fn(u64) + Sync)) -> Report {
     let report = seeds(plan, first, count, threads, progress);
     if report.failure.is_some() || plan.program.is_some() || first >= LATER {
         return report;
     }
-    let others = [(LATER, TO_ONE_LATER), (GUEST, TO_ONE_GUEST), (BROADCAST, TO_ONE_LATER), (RETIRE, TO_ONE_RETIRE)];
+    let others = [
+        (LATER, TO_ONE_LATER),
+        (GUEST, TO_ONE_GUEST),
+        (BROADCAST, TO_ONE_LATER),
+        (RETIRE, TO_ONE_RETIRE),
+        (DIRECTORIES, TO_ONE_DIRECTORIES),
+    ];
     others.into_iter().fold(report, |report, (family, to_one)| {
         if report.failure.is_some() {
             return report;

@@ -4,7 +4,7 @@ use std::cell::{OnceCell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tlbkit::sync::AtomicU64;
-use tlbkit::{AddressSpace, CpuState, GracePeriods, Passed, Policy, Tlb};
+use tlbkit::{AddressSpace, CpuState, GracePeriods, Passed, Policy, Sharers, Tlb};
 use tlbkit_pmap::KernelMap;
 
 use crate::finding::{Finding, Oracle};
@@ -61,7 +61,9 @@ pub(crate) fn run(scenario: &Scenario, chooser: Box<dyn Chooser>, log: Log) -> O
     let (matrix, windows) = (words(Tlb::matrix_words(cpus)), words(1));
     let spaces: Vec<_> = (0..scenario.program.spaces()).map(|_| OnceCell::new()).collect();
     let sets = words(spaces.len() * AddressSpace::set_words(cpus));
-    let bus = Bus { machine: &machine };
+    let frames = if scenario.program.has_directories() { machine.borrow().memory.frames() } else { 0 };
+    let sharers: Vec<_> = (0..frames).map(|_| Sharers::new()).collect();
+    let bus = Bus { machine: &machine, sharers: &sharers };
     let kernel_map = KernelMap::new(&bus, &windows).expect("frames for the kernel's tables");
     let tlb = Tlb::new(&states, &matrix, kernel_map.root(), scenario.policy);
     name_words(&mut machine.borrow_mut(), &states, &matrix);
@@ -69,7 +71,7 @@ pub(crate) fn run(scenario: &Scenario, chooser: Box<dyn Chooser>, log: Log) -> O
     let passed: Vec<_> = (0..cpus).map(|_| Passed::new()).collect();
     let periods = GracePeriods::new(&passed);
     let kernel = Kernel::new(scenario.program.clone());
-    let world = World::new(&machine, &tlb, &periods, &kernel_map, &spaces, &sets, kernel);
+    let world = World::new(&machine, &tlb, &periods, &kernel_map, &sharers, &spaces, &sets, kernel);
     observer::with_world_set(&world, || {
         execute::set_up(&world);
         run_fibers(&world, execute::cpu_body);

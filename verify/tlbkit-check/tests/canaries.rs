@@ -2,7 +2,7 @@
 //! that is silent here would be silent about a bug too.
 
 use tlbkit::{Late, Policy};
-use tlbkit_check::campaign::{self, BROADCAST, GUEST, LATER, Plan, RETIRE};
+use tlbkit_check::campaign::{self, BROADCAST, DIRECTORIES, GUEST, LATER, Plan, RETIRE};
 use tlbkit_check::program::Op;
 use tlbkit_check::program::named::{self, Named};
 use tlbkit_check::{Errata, Erratum, MachineConfig, Oracle, Scenario};
@@ -69,7 +69,12 @@ fn an_assertion_of_the_code_under_test_is_a_finding() {
 fn all_families_are_run_and_each_has_named_programs_and_others() {
     let plan = Plan::default();
     let steps = |first, count| campaign::seeds(&plan, first, count, 1, &|_| ()).steps;
-    let all = steps(0, 16) + steps(LATER, 4) + steps(GUEST, 2) + steps(BROADCAST, 4) + steps(RETIRE, 2);
+    let all = steps(0, 16)
+        + steps(LATER, 4)
+        + steps(GUEST, 2)
+        + steps(BROADCAST, 4)
+        + steps(RETIRE, 2)
+        + steps(DIRECTORIES, 4);
     assert_eq!(campaign::families(&plan, 0, 16, 2, &|_| ()).steps, all);
     let families = [
         (0, named::ALL),
@@ -77,6 +82,7 @@ fn all_families_are_run_and_each_has_named_programs_and_others() {
         (GUEST, named::GUEST),
         (BROADCAST, named::BROADCAST),
         (RETIRE, named::RETIRE),
+        (DIRECTORIES, named::DIRECTORIES),
     ];
     for (first, list) in families {
         let is_named = |seed| named::all().any(|named| named.program() == plan.scenario(first + seed).program);

@@ -120,6 +120,12 @@ impl<'k> Tlb<'k> {
         &self.policy
     }
 
+    /// How many CPUs it can have.
+    #[must_use]
+    pub const fn cpus(&self) -> usize {
+        self.cpus.len()
+    }
+
     /// What can be changed while the machine runs.
     #[must_use]
     pub const fn knobs(&self) -> &Knobs {

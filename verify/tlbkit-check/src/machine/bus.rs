@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use tlbkit::PhysAddr;
+use tlbkit::{PhysAddr, Sharers};
 use tlbkit_pmap::{Frame, Memory as PhysicalMemory, Purpose};
 
 use super::Machine;
@@ -15,6 +15,8 @@ use super::world::World;
 #[derive(Clone, Copy)]
 pub(crate) struct Bus<'m> {
     pub(crate) machine: &'m RefCell<Machine>,
+    /// Of each frame.
+    pub(crate) sharers: &'m [Sharers],
 }
 
 impl Bus<'_> {
@@ -32,7 +34,7 @@ impl Bus<'_> {
 impl<'k> World<'k> {
     /// Memory for the page tables.
     pub(crate) fn bus(&self) -> Bus<'k> {
-        Bus { machine: self.machine }
+        Bus { machine: self.machine, sharers: self.sharers }
     }
 }
 
@@ -75,6 +77,9 @@ impl PhysicalMemory for Bus<'_> {
     fn alloc(&self, shift: u8, purpose: Purpose) -> Option<Frame> {
         let is = if purpose == Purpose::Table { Use::Table } else { Use::Data };
         let at = PhysAddr(self.machine.borrow_mut().alloc(shift, is)?);
+        if let (Use::Table, Some(sharers)) = (is, self.sharers(at)) {
+            sharers.clear();
+        }
         Some(Frame { at, shift })
     }
 
@@ -108,6 +113,10 @@ impl PhysicalMemory for Bus<'_> {
 
     fn file_page(&self, _file: u32, index: u64) -> PhysAddr {
         memory::file_page(index)
+    }
+
+    fn sharers(&self, table: PhysAddr) -> Option<&Sharers> {
+        self.sharers.get((table.0 >> 12) as usize)
     }
 
     fn fault_around(&self) -> u64 {

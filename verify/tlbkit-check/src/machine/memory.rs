@@ -92,6 +92,11 @@ impl Memory {
         &mut self.frames[place(at)]
     }
 
+    /// Frames of 4 KiB that it has.
+    pub(crate) const fn frames(&self) -> usize {
+        FIRST_GIANT as usize
+    }
+
     /// The frame's name now.
     pub(crate) fn name(&self, at: u64) -> FrameName {
         FrameName { at: at & !0xfff, epoch: self.state(at).epoch }

@@ -71,6 +71,8 @@ pub(crate) struct Machine {
     pub(crate) memory: Memory,
     pub(crate) cpus: Vec<Core>,
     pub(crate) ops: Vec<Operation>,
+    /// Top-level tables of one CPU each, with that which their space was made with.
+    pub(crate) roots: Vec<(FrameName, FrameName)>,
     pub(crate) values: Values,
     /// Pages that walkers look at: those that the program uses.
     pub(crate) watched: Vec<u64>,
@@ -176,6 +178,7 @@ impl Machine {
             memory: Memory::new(),
             cpus: (0..config.cpus).map(|_| Core::new(nothing)).collect(),
             ops: vec![Operation::BOOT],
+            roots: Vec::new(),
             values: Values::default(),
             watched: Vec::new(),
             unaccessed: Vec::new(),

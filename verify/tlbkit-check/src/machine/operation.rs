@@ -44,13 +44,13 @@ impl Operation {
         self.name == RETIRE && self.ended.is_none()
     }
 
-    /// True if its return promises that `entry` is gone.
-    pub(super) fn covers(&self, entry: &TlbEntry, isolation: Isolation) -> bool {
+    /// True if its return promises that `entry` is gone. `home` says of a CPU's own top-level table whose it is.
+    pub(super) fn covers(&self, entry: &TlbEntry, isolation: Isolation, home: impl Fn(FrameName) -> FrameName) -> bool {
         let is_same_space = match self.root {
             None => entry.page.start.is_kernel(),
             Some(root) => {
-                root.epoch == entry.root.epoch
-                    && (root.at == entry.root.at || isolation == Isolation::On && root.at + 4096 == entry.root.at)
+                let own = home(entry.root);
+                root.epoch == own.epoch && (root.at == own.at || isolation == Isolation::On && root.at + 4096 == own.at)
             }
         };
         is_same_space && self.promise.contains(&entry.page.start.0)

@@ -7,6 +7,9 @@
 use std::ops::Range;
 
 use super::Machine;
+use tlbkit::Isolation;
+
+use super::memory::FrameName;
 use super::observation::Observation;
 use super::operation::Operation;
 use crate::timeline::LineKind;
@@ -34,6 +37,14 @@ impl Machine {
         self.end_on(0..self.cpus.len());
     }
 
+    /// The top-level table at `own` is one CPU's, for the space that has one at `of_space`; so for the user halves.
+    pub(crate) fn add_root(&mut self, own: u64, of_space: u64) {
+        let halves = if self.isolation == Isolation::On { 2 } else { 1 };
+        for offset in (0..halves).map(|half| half << 12) {
+            self.roots.push((self.memory.name(own + offset), self.memory.name(of_space + offset)));
+        }
+    }
+
     /// Ends an operation that promises something for the CPU alone that executes.
     pub(crate) fn end_here(&mut self) {
         self.end_on(self.current..self.current + 1);
@@ -46,11 +57,12 @@ impl Machine {
         let op = &mut self.ops[id as usize];
         op.ended = Some(step);
         let op = op.clone();
-        let isolation = self.isolation;
+        let (isolation, roots) = (self.isolation, &self.roots);
         for entry in self.cpus[cpus].iter_mut().flat_map(|core| &mut core.tlb.entries) {
             let Some(revoked) = entry.life.revoked else { continue };
             let is_kept_back = self.ops[revoked.op as usize].holds_back();
-            let is_promised = revoked.step < op.began && op.covers(entry, isolation) && !is_kept_back;
+            let is_promised =
+                revoked.step < op.began && op.covers(entry, isolation, |root| home(roots, root)) && !is_kept_back;
             if entry.life.promised_by.is_none() && (revoked.op == id || is_promised) {
                 entry.life.promised_by = Some(id);
             }
@@ -86,4 +98,9 @@ impl Machine {
     pub(crate) fn report_reach(&mut self) {
         (0..self.cpus.len()).for_each(|cpu| self.report(&Observation::ReachChanged { cpu }));
     }
+}
+
+/// The top-level table that the space of `root` was made with, where `roots` are those of CPUs.
+pub(crate) fn home(roots: &[(FrameName, FrameName)], root: FrameName) -> FrameName {
+    roots.iter().find(|(own, _)| *own == root).map_or(root, |&(_, of_space)| of_space)
 }

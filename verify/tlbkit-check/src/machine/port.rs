@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use tlbkit::sync::{Access, AtomicU64, Word};
 use tlbkit::{
     AddressSpace, Cpu, CpuId, Cr3, Entered, Event, Features, Hardware, HostExtent, HostFlush, Invlpgb, Invpcid,
-    IrqsOff, KernelFlushes, Late, SpaceToken, VirtAddr,
+    IrqsOff, KernelFlushes, Late, PhysAddr, SpaceToken, VirtAddr,
 };
 
 use super::Machine;
@@ -198,6 +198,11 @@ impl<'k> Hardware for Port<'_, 'k> {
     fn with_space_of<R>(&self, token: SpaceToken, f: impl FnOnce(&AddressSpace<Self::Set>) -> R) -> R {
         let space = self.world.spaces.get(token.0 as usize).and_then(|space| space.get());
         f(space.expect("a token that was given out").space())
+    }
+
+    fn root_here(&self, space: &AddressSpace<Self::Set>) -> PhysAddr {
+        let vm = self.world.spaces.get(space.token().0 as usize).and_then(|space| space.get());
+        vm.map_or(space.root(), |vm| vm.root_on(&self.world.bus(), CpuId(self.cpu as u32)))
     }
 
     fn event(&self, event: Event) {

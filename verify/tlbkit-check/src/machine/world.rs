@@ -4,7 +4,7 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
 
 use tlbkit::sync::AtomicU64;
-use tlbkit::{GracePeriods, Tlb};
+use tlbkit::{GracePeriods, Sharers, Tlb};
 use tlbkit_pmap::{KernelMap, Vm};
 
 use super::Machine;
@@ -20,6 +20,8 @@ pub(crate) struct World<'k> {
     pub(crate) tlb: &'k Tlb<'k>,
     pub(crate) periods: &'k GracePeriods<'k>,
     pub(crate) kernel_map: &'k KernelMap<'k>,
+    /// Of each frame; none if no space has directories for its CPUs.
+    pub(crate) sharers: &'k [Sharers],
     pub(crate) spaces: &'k [OnceCell<Space<'k>>],
     pub(crate) sets: &'k [AtomicU64],
     /// Flushes that each CPU has issued and nobody has waited for, the oldest first.
@@ -36,11 +38,23 @@ impl<'k> World<'k> {
         tlb: &'k Tlb<'k>,
         periods: &'k GracePeriods<'k>,
         kernel_map: &'k KernelMap<'k>,
+        sharers: &'k [Sharers],
         spaces: &'k [OnceCell<Space<'k>>],
         sets: &'k [AtomicU64],
         kernel: Kernel,
     ) -> Self {
         let issued = kernel.program.cpus.iter().map(|_| RefCell::default()).collect();
-        Self { machine, tlb, periods, kernel_map, spaces, sets, issued, kernel, is_abandoned: Cell::new(false) }
+        Self {
+            machine,
+            tlb,
+            periods,
+            kernel_map,
+            sharers,
+            spaces,
+            sets,
+            issued,
+            kernel,
+            is_abandoned: Cell::new(false),
+        }
     }
 }

@@ -4,6 +4,7 @@ use super::story::finding;
 use crate::finding::{Finding, Oracle};
 use crate::machine::Machine;
 use crate::machine::memory::Use;
+use crate::machine::ops::home;
 
 /// The running CPU touches a word of a space that was said to be free.
 pub(super) fn touched(machine: &Machine, space: usize) -> Finding {
@@ -14,7 +15,7 @@ pub(super) fn touched(machine: &Machine, space: usize) -> Finding {
 /// The run is over: `space`, whose top-level table is at `root`, has ended, and nobody has said that it is free.
 pub(super) fn kept(machine: &Machine, space: usize, root: u64) -> Option<Finding> {
     // The two halves' tables stand side by side.
-    let is_held = machine.cpus.iter().any(|core| core.root.at & !0x1000 == root & !0x1000);
+    let is_held = machine.cpus.iter().any(|core| home(&machine.roots, core.root).at & !0x1000 == root & !0x1000);
     (!is_held).then(|| {
         let text = format!("no CPU holds space {space}, which has ended, and the kernel was not notified");
         finding(machine, Oracle::Leak, 0, text)

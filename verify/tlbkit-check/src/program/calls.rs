@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use tlbkit::{Hardware, IrqsOff, PAGE_BYTES, SpaceToken, Stride, VirtAddr};
+use tlbkit::{CpuId, Hardware, IrqsOff, PAGE_BYTES, SpaceToken, Stride, VirtAddr};
 use tlbkit_arch::entry_at;
 use tlbkit_pmap::{Backing, Eviction, Fault, Frame, KernelWindow, Memory, Protection, Pte, Region, USER_END, Vm, pte};
 
@@ -31,7 +31,14 @@ impl<'k> World<'k> {
         let words = self.sets.len() / self.spaces.len();
         let set = &self.sets[space * words..][..words];
         let was_live = std::mem::replace(&mut self.machine.borrow_mut().is_live, false);
-        let vm = Vm::new(self.tlb, &self.bus(), self.kernel_map, SpaceToken(space as u64), set);
+        let new = if self.kernel.has_directories { Vm::with_directories } else { Vm::new };
+        let vm = new(self.tlb, &self.bus(), self.kernel_map, SpaceToken(space as u64), set);
+        if let (Ok(vm), true) = (&vm, self.kernel.has_directories) {
+            for cpu in 0..self.kernel.program.cpus.len() as u32 {
+                let own = vm.root_on(&self.bus(), CpuId(cpu));
+                self.machine.borrow_mut().add_root(own.0, vm.space().root().0);
+            }
+        }
         self.machine.borrow_mut().is_live = was_live;
         let vm = vm.ok()?;
         self.kernel.made.set(space + 1);

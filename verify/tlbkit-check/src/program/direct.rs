@@ -218,6 +218,7 @@ impl<'k> World<'k> {
     /// The entry that leads to the tree; a space has a table for it if a page is mapped in its first GiBs.
     fn top_entry(&self, space: Option<usize>) -> Option<PhysAddr> {
         let (root, va) = match space {
+            Some(_) if self.kernel.has_directories => return None,
             Some(space) => (self.vm(space).space().root(), TREE.start),
             None => (self.kernel_map.root(), KERNEL_TREE.start),
         };

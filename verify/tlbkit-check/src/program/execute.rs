@@ -79,6 +79,7 @@ impl World<'_> {
             Op::Ceiling(pages) => self.tlb.knobs().set_ceiling(u32::from(pages)),
             Op::PassIds(count) => (0..count).for_each(|_| _ = self.tlb.fresh_id()),
             Op::Host(host) => self.machine.borrow_mut().host = host,
+            Op::Directories => {}
             Op::Isolate => self.machine.borrow_mut().isolate(cpu),
             Op::DeferUserFlush => self.tlb.knobs().set_user_flush(UserFlush::DeferredCr3),
             _ => {

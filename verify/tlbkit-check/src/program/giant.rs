@@ -49,6 +49,9 @@ impl World<'_> {
     }
 
     fn table_of_giants(&self, space: usize) -> Option<PhysAddr> {
+        if self.kernel.has_directories {
+            return None;
+        }
         let top = entry_at(self.vm(space).space().root(), VirtAddr(GIANT_RANGE.start), LEVEL + 1);
         let entry = Pte(self.bus().load(top));
         entry.has(Pte::PRESENT).then(|| entry.frame())

@@ -53,11 +53,14 @@ pub(crate) struct Kernel {
     pub(super) busy: Cell<usize>,
     /// The program retires something, so its CPUs pass.
     pub(super) retires: bool,
+    /// Each CPU has upper page tables of its own.
+    pub(super) has_directories: bool,
 }
 
 impl Kernel {
     pub(crate) fn new(program: Program) -> Self {
         let (cpus, spaces) = (program.cpus.len(), program.spaces());
+        let has_directories = program.has_directories();
         let retires = program.ops().any(|op| matches!(op, Op::Retire(..)));
         Self {
             program,
@@ -78,6 +81,7 @@ impl Kernel {
             tree_users: Cell::new(0),
             busy: Cell::new(cpus),
             retires,
+            has_directories,
         }
     }
 

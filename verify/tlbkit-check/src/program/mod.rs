@@ -7,6 +7,7 @@ mod broadcast;
 pub(crate) mod bytes;
 mod calls;
 mod direct;
+mod directories;
 pub(crate) mod execute;
 mod generate;
 mod giant;
@@ -150,6 +151,8 @@ pub enum Op {
     DeferUserFlush,
     /// The machine is a guest of such a host, which preempts CPUs from now on: before everything else.
     Host(Host),
+    /// Each CPU has upper page tables of its own in the spaces that are made from now on: before all else.
+    Directories,
     /// The CPU is not to be disturbed while its program runs, and takes non-maskable interrupts: before all else.
     Isolate,
 }
@@ -185,6 +188,11 @@ impl Program {
         let isolates = (0..self.cpus.len() as u8).filter(is_isolated).map(|cpu| (cpu, Op::Isolate));
         let first = host.map(|host| (0, Op::Host(host))).into_iter().chain(isolates);
         self.setup = first.chain(std::mem::take(&mut self.setup)).collect();
+    }
+
+    /// True if CPUs have upper page tables of their own.
+    pub(crate) fn has_directories(&self) -> bool {
+        self.ops().any(|op| op == Op::Directories)
     }
 
     /// Spaces that it can have.

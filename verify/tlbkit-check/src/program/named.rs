@@ -2,7 +2,7 @@
 
 pub use super::small::Named;
 use super::small::{named, shared};
-use super::{Access, Content, Op, Program, Rights, broadcast, guest, later, retire, small};
+use super::{Access, Content, Op, Program, Rights, broadcast, directories, guest, later, retire, small};
 use Access::{Read, Write};
 
 impl Named {
@@ -15,7 +15,7 @@ impl Named {
 
 /// All that have a name: those for random schedules, then those small enough for every schedule.
 pub fn all() -> impl Iterator<Item = &'static Named> {
-    ALL.iter().chain(LATER).chain(GUEST).chain(SMALL).chain(BROADCAST).chain(RETIRE)
+    ALL.iter().chain(LATER).chain(GUEST).chain(SMALL).chain(BROADCAST).chain(RETIRE).chain(DIRECTORIES)
 }
 
 /// The program of this number on a machine with INVLPGB: every second one is about that.
@@ -40,6 +40,9 @@ pub const BROADCAST: &[Named] = broadcast::ALL;
 
 /// Those about what is retired, which seeds of that family run in turn.
 pub const RETIRE: &[Named] = retire::ALL;
+
+/// Those in which each CPU has upper page tables of its own, which seeds of that family run in turn.
+pub const DIRECTORIES: &[Named] = directories::ALL;
 
 /// More of them, small enough for all schedules.
 pub const SMALL: &[Named] = small::ALL;

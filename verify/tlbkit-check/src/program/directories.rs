@@ -1,0 +1,77 @@
+//! Programs whose CPUs have upper page tables of their own: a flush interrupts only CPUs that have walked there.
+
+use super::small::{Named, named, shared};
+use super::{Access, Content, Op, Program, Rights};
+use Access::{Read, Write};
+
+/// All of them.
+pub(super) const ALL: &[Named] = &[
+    named("directories", "pages come and go below tables that CPUs hook and lose", users),
+    named("directories-1-page", "a page goes while another CPU hooks its table, for all schedules", one_page),
+    named("directories-migrate", "a thread goes to another CPU and takes away what it used on the first", migrate),
+    named("directories-lazy", "page tables are freed while CPUs that share them idle, and come back", lazy),
+    named("directories-protect", "a permission is taken away on the only CPU that has used the page", protect),
+    named("directories-spaces", "copies of a space, each with directories, change and end", spaces),
+    named("directories-batch", "pages that a batch has taken are found gone by the only CPU that used them", batch),
+];
+
+impl Program {
+    /// The random program of `seed` with directories.
+    #[must_use]
+    pub fn random_with_directories(seed: u64) -> Self {
+        with_directories(Self::random_later(seed))
+    }
+}
+
+fn with_directories(mut program: Program) -> Program {
+    program.setup.insert(0, (0, Op::Directories));
+    program
+}
+
+fn users() -> Program {
+    let owner = vec![Op::Touch(0, Write), Op::Unmap(0, 2), Op::Map(2, Content::Private), Op::Touch(1, Write)];
+    let more = vec![Op::DontNeed(0, 2), Op::Touch(0, Read), Op::Unmap(0, 3), Op::Map(3, Content::Private)];
+    let user = vec![Op::Compute(2), Op::Touch(0, Read), Op::Compute(3), Op::Touch(1, Write), Op::Compute(3)];
+    with_directories(Program { setup: shared(3, 2), cpus: vec![[owner, more].concat(), user.clone(), user] })
+}
+
+fn one_page() -> Program {
+    let owner = vec![Op::Touch(0, Write), Op::DontNeed(0, 1)];
+    with_directories(Program { setup: shared(1, 1), cpus: vec![owner, vec![Op::Touch(0, Read), Op::Compute(2)]] })
+}
+
+fn migrate() -> Program {
+    let from =
+        vec![Op::Touch(0, Write), Op::Touch(1, Read), Op::Run(1), Op::Touch(0, Read), Op::Run(0), Op::Compute(4)];
+    let to = vec![Op::DontNeed(0, 1), Op::Touch(0, Write), Op::Unmap(0, 2), Op::Compute(2)];
+    with_directories(Program { setup: shared(2, 1), cpus: vec![from, to] })
+}
+
+fn lazy() -> Program {
+    let owner = vec![Op::Touch(0, Write), Op::Unmap(0, 1), Op::Map(1, Content::Private), Op::Touch(0, Write)].repeat(2);
+    let sharer = vec![Op::Touch(0, Read), Op::Idle, Op::KernelMap, Op::Run(0), Op::Compute(2)].repeat(2);
+    let stranger = vec![Op::Idle, Op::KernelUnmap, Op::Run(0), Op::Idle, Op::Run(0), Op::Compute(2)];
+    with_directories(Program { setup: shared(1, 2), cpus: vec![owner, sharer, stranger] })
+}
+
+fn protect() -> Program {
+    let owner =
+        vec![Op::Touch(0, Write), Op::Protect(0, 1, Rights::Read), Op::Touch(0, Read), Op::Reenter(0, Rights::Read)];
+    let again = vec![Op::Protect(0, 1, Rights::ReadWrite), Op::Touch(0, Write), Op::Protect(0, 2, Rights::Read)];
+    let other = vec![Op::Compute(3), Op::Touch(0, Read), Op::Touch(1, Write), Op::Compute(3)];
+    with_directories(Program { setup: shared(2, 1), cpus: vec![[owner, again].concat(), other] })
+}
+
+fn spaces() -> Program {
+    let parent = vec![Op::Touch(0, Write), Op::Fork, Op::Touch(0, Write), Op::Clear, Op::Map(2, Content::Shared)];
+    let child = vec![Op::Compute(3), Op::Run(2), Op::Touch(0, Write), Op::Touch(1, Read), Op::Exit, Op::Run(1)];
+    let visitor = vec![Op::Touch(1, Write), Op::Borrow(2), Op::Borrow(0), Op::Run(2), Op::Idle, Op::Run(0), Op::Exit];
+    with_directories(Program { setup: shared(2, 2), cpus: vec![parent, child, visitor] })
+}
+
+fn batch() -> Program {
+    let user = vec![Op::Touch(0, Write), Op::Touch(1, Write), Op::Compute(3), Op::Touch(0, Read), Op::DontNeed(0, 2)];
+    let taker = vec![Op::Compute(2), Op::Evict(0, 1), Op::Withdraw(1, 1), Op::Compute(2), Op::Settle, Op::Evict(1, 1)];
+    let other = vec![Op::Compute(4), Op::Touch(1, Read), Op::DontNeed(1, 1), Op::Adopt];
+    with_directories(Program { setup: shared(2, 2), cpus: vec![user, taker, other] })
+}
