@@ -70,6 +70,8 @@ pub(crate) struct MmuGather<'a, H: Hardware, M, const N: usize> {
     /// The last-level table below which something was recorded last, where each CPU has directories of its own.
     last: Option<PhysAddr>,
     has_directories: bool,
+    /// Part of the range of the operation has no last-level table, or had one that another operation has taken out.
+    has_holes: bool,
 }
 
 const NOTHING_RECORDED: (u64, u64) = (u64::MAX, 0);
@@ -102,6 +104,7 @@ impl<'a, H: Hardware, M: Memory, const N: usize> MmuGather<'a, H, M, N> {
             reach: Reach::SEVERAL,
             last: None,
             has_directories: false,
+            has_holes: false,
         }
     }
 
@@ -117,10 +120,18 @@ impl<'a, H: Hardware, M: Memory, const N: usize> MmuGather<'a, H, M, N> {
 
     /// A leaf is recorded, at `entry`.
     fn record_below(&mut self, entry: Entry) {
-        let last = PhysAddr(entry.at.0 & !(PAGE_BYTES - 1));
-        if self.has_directories && self.last != Some(last) {
+        if self.has_directories {
+            self.enter_table(Some(PhysAddr(entry.at.0 & !(PAGE_BYTES - 1))));
+        }
+    }
+
+    /// The operation looks at what lies below this last-level table, where each CPU has directories of its own; or there
+    /// is none.
+    pub(crate) fn enter_table(&mut self, last: Option<PhysAddr>) {
+        self.has_holes |= last.is_none();
+        if self.last != last {
             self.add_sharers();
-            self.last = Some(last);
+            self.last = last;
         }
     }
 
@@ -190,9 +201,9 @@ impl<'a, H: Hardware, M: Memory, const N: usize> MmuGather<'a, H, M, N> {
     }
 
     /// This operation over `range` overlapped another one, so an entry that it found gone may have been unhooked by the
-    /// other and not be flushed yet.
+    /// other and not be flushed yet. This one has looked at each table of the range, so it knows their sharers.
     pub(crate) fn flush_overlap(&mut self, range: &Range<u64>) {
-        self.reach = Reach::SEVERAL;
+        let reach = if self.has_holes { Reach::SEVERAL } else { self.reach };
         match self.cpu.tlb().policy().history.nested() {
             Nested::Range => {
                 self.range(range.start, (range.end - range.start) / PAGE_BYTES, Scope::Local, Reason::RemovePte);
@@ -202,6 +213,7 @@ impl<'a, H: Hardware, M: Memory, const N: usize> MmuGather<'a, H, M, N> {
                 self.inner.tables_freed();
             }
         }
+        self.reach = reach;
     }
 
     /// The next page is a dirty page of shared memory.

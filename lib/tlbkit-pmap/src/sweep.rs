@@ -127,7 +127,18 @@ impl<S> Pmap<S> {
         change: Change,
         gather: &mut SweepGather<'a, H, M>,
     ) -> Result<(), Error> {
-        self.for_each_table_span(cpu.hardware(), mem, range, |span| self.sweep_leaves(cpu, mem, span, change, gather))
+        let (mut next, end) = (range.start, range.end);
+        let result = self.for_each_table_span(cpu.hardware(), mem, range, |span| {
+            if self.has_directories() {
+                let is_next = core::mem::replace(&mut next, span.end) == span.start;
+                gather.enter_table(table::last_table(mem, self.root(), span.start).filter(|_| is_next));
+            }
+            self.sweep_leaves(cpu, mem, span, change, gather)
+        });
+        if self.has_directories() && next != end {
+            gather.enter_table(None);
+        }
+        result
     }
 
     /// Calls `visit` under the page-table lock for each 2 MiB part of `range` that may hold leaves.
@@ -246,7 +257,10 @@ impl<S> Pmap<S> {
         is_unused: &impl Fn(core::ops::Range<u64>) -> bool,
         gather: &mut MmuGather<'_, H, M, N>,
     ) {
-        table::unhook_tables(mem, self.root(), range, is_unused, &mut |va, frame| {
+        // No CPU walks the upper tables of a space in which each has its own. They stay, for the next mapping beside.
+        let is_last = |span: &Range<u64>| span.end - span.start == Stride::Page2M.bytes();
+        let is_unused = |span: Range<u64>| (is_last(&span) || !self.has_directories()) && is_unused(span);
+        table::unhook_tables(mem, self.root(), range, &is_unused, &mut |va, frame| {
             self.unhook(mem, va, frame.at);
             gather.table(va, frame);
         });

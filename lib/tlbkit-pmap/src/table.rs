@@ -94,6 +94,12 @@ pub(crate) fn directory_entry(mem: &impl Memory, root: Root, va: u64) -> Option<
     Some(entry_at(table, VirtAddr(va), 2))
 }
 
+/// The last-level table of `va`, in a tree without large pages.
+pub(crate) fn last_table(mem: &impl Memory, root: Root, va: u64) -> Option<PhysAddr> {
+    let pte = Pte(mem.load(directory_entry(mem, root, va)?));
+    (!pte.is_empty()).then(|| pte.frame())
+}
+
 /// The first leaf in `range`, and the first address of the range that it maps.
 pub(crate) fn first_leaf(mem: &impl Memory, root: Root, range: Range<u64>) -> Option<(u64, Entry)> {
     let mut va = range.start;

@@ -4,9 +4,9 @@
 //! at each flush, a ceiling of one page) reach in a short run what the published ones reach after hours.
 
 use tlbkit::{
-    Accounting, Batching, Broadcast, Compare, CpuSetUpkeep, FamilyShift, Foreign, History, Isolation, KernelSet,
-    LargePageWalk, Lazy, LazyReferences, LocalFlush, Nested, PRESETS, Policy, RangeRule, SharedDirty, TableFree, Tags,
-    Unmapping, UserFlush,
+    Accounting, Batching, Broadcast, Compare, CpuSetUpkeep, Directories, FamilyShift, Foreign, History, Isolation,
+    KernelSet, LargePageWalk, Lazy, LazyReferences, LocalFlush, Nested, PRESETS, Policy, RangeRule, SharedDirty,
+    TableFree, Tags, Unmapping, UserFlush,
 };
 
 use crate::digest;
@@ -17,7 +17,11 @@ pub(crate) fn draw(random: &mut SplitMix64) -> Policy {
     match random.below(2) {
         // Those that retire differ in nothing that the protocol knows of; without them each seed keeps its policy.
         0 => {
-            let awaiting = || PRESETS.iter().filter(|preset| preset.policy.unmapping == Unmapping::Awaited);
+            let awaiting = || {
+                PRESETS.iter().filter(|preset| {
+                    preset.policy.unmapping == Unmapping::Awaited && preset.policy.directories == Directories::Shared
+                })
+            };
             let number = random.below(awaiting().count() as u64) as usize;
             awaiting().nth(number).expect("fewer than there are").policy
         }
@@ -46,7 +50,8 @@ fn point(random: &mut SplitMix64) -> Policy {
     let (nested, shared_dirty) = overlaps(*random);
     let history = History { kernel_set, batching, table_free, foreign, accounting, nested, shared_dirty };
     let broadcast = Broadcast::Off;
-    let unmapping = Unmapping::Awaited; // programs say what they retire
+    // Programs say what they retire, and whether CPUs have directories.
+    let (unmapping, directories) = (Unmapping::Awaited, Directories::Shared);
     Policy {
         tags,
         lazy,
@@ -58,6 +63,7 @@ fn point(random: &mut SplitMix64) -> Policy {
         local_flush,
         broadcast,
         unmapping,
+        directories,
         history,
     }
 }

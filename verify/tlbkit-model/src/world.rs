@@ -103,6 +103,7 @@ fn kept() -> Policy {
         isolation: Isolation::Off,
         broadcast: Broadcast::Off,
         unmapping: Unmapping::Awaited,
+        directories: tlbkit::Directories::Shared,
         ..Policy::default()
     }
 }

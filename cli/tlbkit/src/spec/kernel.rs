@@ -31,7 +31,7 @@ impl Family {
             Some(Self::Linux(major.parse().ok()?, minor.parse().ok()?))
         };
         match preset.split_once('-') {
-            None if matches!(preset, "tlbkit" | "latr") => Self::Tlbkit,
+            None if matches!(preset, "tlbkit" | "latr" | "private-levels") => Self::Tlbkit,
             Some(("linux", rest)) => version(rest).unwrap_or(Self::Other),
             Some(("netbsd", _)) => Self::NetBsd,
             _ => Self::Other,

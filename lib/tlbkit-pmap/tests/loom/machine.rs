@@ -25,6 +25,7 @@ pub(crate) const POLICY: Policy = Policy {
     local_flush: LocalFlush::WhileRemote,
     broadcast: Broadcast::Off,
     unmapping: Unmapping::Awaited,
+    directories: tlbkit::Directories::Shared,
     history: History::NONE,
 };
 

@@ -136,6 +136,16 @@ pub enum Unmapping {
     Retired,
 }
 
+/// Whose the upper page tables of a space are. The kernel makes them; the protocol does what its caller calls.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Directories {
+    /// All CPUs walk the same tables.
+    Shared,
+    /// Each CPU has tables of its own down to the directories, so that it is known which CPUs can hold a translation
+    /// ([`crate::Sharers`]); and each thread maps where no other does, so that few tables are shared.
+    OfEachCpu,
+}
+
 /// A point in the space of all these choices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs, reason = "each field is documented at its type")]
@@ -150,6 +160,7 @@ pub struct Policy {
     pub local_flush: LocalFlush,
     pub broadcast: Broadcast,
     pub unmapping: Unmapping,
+    pub directories: Directories,
     pub history: History,
 }
 
@@ -239,6 +250,7 @@ pub(crate) const TLBKIT: Preset = Preset {
         local_flush: LocalFlush::WhileRemote,
         broadcast: Broadcast::From { cpus: 3 },
         unmapping: Unmapping::Awaited,
+        directories: Directories::Shared,
         history: History::NONE,
     },
 };

@@ -11,8 +11,8 @@ use super::history::presets::{PRESETS, PUBLISHED};
 use super::history::text as history;
 use super::words::{Put, Word, number, put_word, value_of};
 use super::{
-    Broadcast, Compare, CpuSetUpkeep, Isolation, Lazy, LocalFlush, MAX_CEILING_PAGES, Policy, RangeRule, Tags,
-    Unmapping, UserFlush,
+    Broadcast, Compare, CpuSetUpkeep, Directories, Isolation, Lazy, LocalFlush, MAX_CEILING_PAGES, Policy, RangeRule,
+    Tags, Unmapping, UserFlush,
 };
 use crate::cpu::asid::MAX_ASIDS;
 
@@ -66,6 +66,7 @@ pub const KEYS: &[Key] = &[
         "unmap",
         "awaited, retired: whether munmap waits for its flush, or leaves frames and addresses to a grace period",
     ),
+    key("directories", "shared, own: whether each CPU has page tables of its own above the last level"),
     key("lazy_refs", "awaited, shot-down, counted"),
     key("stats", "on, off"),
     key("nested", "range, everything: what the end of a sweep flushes while another one of the space is under way"),
@@ -74,6 +75,7 @@ pub const KEYS: &[Key] = &[
 
 const LAZY: &[Word<Lazy>] = &[("off", Lazy::Off), ("once", Lazy::InterruptOnce), ("skip", Lazy::SkipUnlessTablesFreed)];
 const UNMAPPING: &[Word<Unmapping>] = &[("awaited", Unmapping::Awaited), ("retired", Unmapping::Retired)];
+const DIRECTORIES: &[Word<Directories>] = &[("shared", Directories::Shared), ("own", Directories::OfEachCpu)];
 const LAZY_REFERENCES: &[Word<LazyReferences>] = &[
     ("awaited", LazyReferences::Awaited),
     ("shot-down", LazyReferences::ShotDown),
@@ -175,6 +177,7 @@ impl Policy {
                 return Err(TextError::NeedsHistory(value));
             }
             "unmap" => self.unmapping = value_of(UNMAPPING, value).ok_or(bad)?,
+            "directories" => self.directories = value_of(DIRECTORIES, value).ok_or(bad)?,
             "lazy_refs" => self.lazy_references = value_of(LAZY_REFERENCES, value).ok_or(bad)?,
             "set" => self.cpu_set = cpu_set(value).ok_or(bad)?,
             "ceiling" => {
@@ -234,6 +237,7 @@ impl Policy {
             }?;
         }
         put_word(put, "unmap", UNMAPPING, self.unmapping, base.unmapping)?;
+        put_word(put, "directories", DIRECTORIES, self.directories, base.directories)?;
         put_word(put, "lazy_refs", LAZY_REFERENCES, self.lazy_references, base.lazy_references)?;
         if ENABLED { history::changes(&self.history, &base.history, put) } else { Ok(()) }
     }

@@ -1,6 +1,6 @@
 //! Physical memory as the simulated kernel uses it: each access takes simulated time, and other CPUs see it.
 
-use tlbkit::PhysAddr;
+use tlbkit::{PhysAddr, Sharers};
 use tlbkit_arch::Pte;
 use tlbkit_pmap::{Frame, Memory, Purpose};
 
@@ -168,6 +168,10 @@ impl Memory for KernelMemory {
 
     fn references(&self, at: PhysAddr) -> u32 {
         self.0.phys.references(at)
+    }
+
+    fn sharers(&self, table: PhysAddr) -> Option<&Sharers> {
+        self.0.phys.sharers(table)
     }
 
     fn split(&self, at: PhysAddr) {

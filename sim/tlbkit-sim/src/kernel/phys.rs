@@ -3,10 +3,10 @@
 //! Two ranges of addresses, so that an address says which of the two it is. Nothing here takes simulated time: see
 //! `memory`.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
 
-use tlbkit::PhysAddr;
+use tlbkit::{PhysAddr, Sharers};
 use tlbkit_pmap::{Frame, Memory, Purpose};
 use tlbkit_workloads::pattern::file_pattern;
 
@@ -24,12 +24,22 @@ const MOST_DATA_FRAMES: usize = 1 << 24;
 /// The same, as users are told.
 pub(super) const MOST_DATA_GIB: usize = MOST_DATA_FRAMES >> (30 - FRAME_SHIFT);
 
+/// The sharers of so many tables, from a cache line's boundary on.
+#[repr(align(64))]
+struct SharersOfSome([Sharers; TABLES_TOGETHER]);
+
+const TABLES_TOGETHER: usize = 1024;
+/// Tables whose sharers are known, at most: 4 GiB of tables.
+const MOST_SHARED_TABLES: usize = 1 << 20;
+
 type Table = Box<[Cell<u64>; 512]>;
 
 /// All frames.
 pub(crate) struct Phys {
     tables: RefCell<Vec<Table>>,
     table_references: RefCell<Vec<u32>>,
+    /// Made when they are first asked for.
+    sharers: Box<[OnceCell<Box<SharersOfSome>>]>,
     free_tables: RefCell<Vec<usize>>,
     free_pairs: RefCell<Vec<usize>>,
     data: RefCell<Vec<DataFrame>>,
@@ -64,6 +74,7 @@ impl Phys {
         Self {
             tables: RefCell::default(),
             table_references: RefCell::default(),
+            sharers: (0..MOST_SHARED_TABLES / TABLES_TOGETHER).map(|_| OnceCell::new()).collect(),
             free_tables: RefCell::default(),
             free_pairs: RefCell::default(),
             data: RefCell::new(data),
@@ -126,6 +137,9 @@ impl Phys {
         let index = reused.unwrap_or_else(|| self.grow_tables(frames));
         for at in index..index + frames {
             self.tables.borrow()[at].iter().for_each(|entry| entry.set(0));
+        }
+        if let Some(some) = self.sharers.get(index / TABLES_TOGETHER).and_then(OnceCell::get) {
+            some.0[index % TABLES_TOGETHER].clear();
         }
         self.table_references.borrow_mut()[index] = 1;
         PhysAddr(TABLE_BASE + ((index as u64) << FRAME_SHIFT))
@@ -272,6 +286,13 @@ impl Memory for Phys {
 
     fn references(&self, at: PhysAddr) -> u32 {
         self.count(at, |references| *references)
+    }
+
+    fn sharers(&self, table: PhysAddr) -> Option<&Sharers> {
+        let index = ((table.0 - TABLE_BASE) >> FRAME_SHIFT) as usize;
+        let make = || Box::new(SharersOfSome(std::array::from_fn(|_| Sharers::new())));
+        let some = self.sharers.get(index / TABLES_TOGETHER)?.get_or_init(make);
+        Some(&some.0[index % TABLES_TOGETHER])
     }
 
     fn split(&self, at: PhysAddr) {

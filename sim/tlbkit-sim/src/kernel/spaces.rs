@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 
-use tlbkit::{AddressSpace, Hardware};
+use tlbkit::{AddressSpace, CpuId, Directories, Hardware};
 use tlbkit_pmap::{TABLE_LOCKS, TableLock, Vm};
 
 use super::memory::KernelMemory;
@@ -37,7 +37,9 @@ impl Kernel {
         self.sets.borrow_mut().push(set);
         let token = machine.new_token();
         self.processes.borrow_mut().push(None);
-        let vm = match Vm::new(machine.tlb(), &KernelMemory(self), self.map, token, words) {
+        let directories = machine.tlb().policy().directories;
+        let new = if directories == Directories::OfEachCpu { Vm::with_directories } else { Vm::new };
+        let vm = match new(machine.tlb(), &KernelMemory(self), self.map, token, words) {
             Ok(vm) => vm,
             Err(error) => self.fail(RunError::Kernel(error.to_string())),
         };
@@ -52,6 +54,10 @@ impl Kernel {
         }));
         let lent = process.get();
         machine.set_space(token, lent.space());
+        if directories == Directories::OfEachCpu {
+            let roots = (0..machine.cpus() as u32).map(|cpu| lent.vm.root_on(&self.phys, CpuId(cpu)));
+            machine.set_roots(token, roots.collect());
+        }
         self.processes.borrow_mut()[token.0 as usize] = Some(process);
         lent
     }

@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use tlbkit::sync::AtomicU64;
 use tlbkit::{
     AddressSpace, Cpu, CpuId, Cr3, Event, Features, Hardware, HostExtent, HostFlush, Invlpgb, Invpcid, IrqsOff,
-    KernelFlushes, Late, LocalFlush, SpaceToken, VirtAddr,
+    KernelFlushes, Late, LocalFlush, PhysAddr, SpaceToken, VirtAddr,
 };
 
 use super::cold::CallKind;
@@ -289,6 +289,12 @@ impl Hardware for Port {
 
     fn with_space_of<R>(&self, token: SpaceToken, f: impl FnOnce(&AddressSpace<Self::Set>) -> R) -> R {
         f(self.machine.space(token))
+    }
+
+    /// A CPU with top-level tables of its own reads which one is this space's.
+    fn root_here(&self, space: &AddressSpace) -> PhysAddr {
+        let own = self.machine.root_on(space.token(), self.cpu);
+        own.inspect(|_| self.charge(self.machine.costs.pte_access)).unwrap_or(space.root())
     }
 
     /// A flush has phases, each with its own account and its own instructions. It ends on the account on which it

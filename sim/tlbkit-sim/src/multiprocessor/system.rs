@@ -1,12 +1,13 @@
 //! The machine as a whole: its CPUs, and what they share.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use tlbkit::sync::AtomicU64;
 use tlbkit::{
-    AddressSpace, Features, GracePeriods, IrqsOff, KernelFlushes, LazyReferences, SpaceToken, Tlb, Unmapping,
+    AddressSpace, Features, GracePeriods, IrqsOff, KernelFlushes, LazyReferences, PhysAddr, SpaceToken, Tlb, Unmapping,
 };
 use tlbkit_machine::{Machine, Noise};
 
@@ -84,6 +85,8 @@ pub(crate) struct Multiprocessor {
     pub(super) overcommit: Option<Overcommit>,
     /// Spaces by their tokens; none while one is being made.
     spaces: RefCell<Vec<Option<&'static AddressSpace>>>,
+    /// Top-level tables of each CPU's own, by token.
+    roots: RefCell<BTreeMap<u64, Box<[PhysAddr]>>>,
     /// Spaces whose last lazy reference is gone.
     pub(super) unreferenced: RefCell<Vec<SpaceToken>>,
     pub(super) topology: Topology,
@@ -149,6 +152,7 @@ impl Multiprocessor {
             paravirtual_flush,
             overcommit: Overcommit::of(model, guests, seed, cpus),
             spaces: RefCell::default(),
+            roots: RefCell::default(),
             unreferenced: RefCell::default(),
             topology,
             siblings: (0..cpus).map(|cpu| topology.sibling(cpu).map(|sibling| sibling as u32)).collect(),
@@ -300,6 +304,17 @@ impl Multiprocessor {
         if self.tlb.policy().lazy_references == LazyReferences::Counted {
             self.lines.borrow_mut().set_apart(space.count_address());
         }
+    }
+
+    /// The CPUs have top-level tables of their own for the space that the token names.
+    pub(crate) fn set_roots(&self, token: SpaceToken, roots: Box<[PhysAddr]>) {
+        roots.iter().for_each(|&root| self.observer.root_is_of(root, self.space(token).root()));
+        self.roots.borrow_mut().insert(token.0, roots);
+    }
+
+    /// The one that `cpu` loads, if it has one.
+    pub(super) fn root_on(&self, token: SpaceToken, cpu: usize) -> Option<PhysAddr> {
+        Some(self.roots.borrow().get(&token.0)?[cpu])
     }
 
     pub(super) fn space(&self, token: SpaceToken) -> &'static AddressSpace {

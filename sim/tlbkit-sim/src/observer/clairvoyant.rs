@@ -14,7 +14,7 @@ use super::ledger::Class;
 use crate::mmu::{self, Mmu};
 
 /// The first table of the user half lies one frame above the kernel's.
-const USER_HALF_BYTES: u64 = PAGE_BYTES;
+pub(super) const USER_HALF_BYTES: u64 = PAGE_BYTES;
 
 /// Whose mappings an operation changes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,12 +63,12 @@ impl Operation {
         self.unhooked.push(at);
     }
 
-    /// True if a CPU that runs `class` with this `mmu` would go wrong without the interrupt.
-    pub(super) fn concerns(&self, mmu: &Mmu, class: Class) -> bool {
+    /// True if a CPU that runs `class` with this `mmu`, which has `loaded` that space, would go wrong without the
+    /// interrupt.
+    pub(super) fn concerns(&self, mmu: &Mmu, class: Class, loaded: PhysAddr) -> bool {
         match self.owner {
             Owner::Kernel => self.holds_global(mmu) || mmu.tags().any(|tag| self.holds(mmu, tag)),
             Owner::Space(root) => {
-                let loaded = mmu.cr3().root();
                 if loaded != root && loaded.0 != root.0 + USER_HALF_BYTES {
                     return false;
                 }
@@ -179,7 +179,7 @@ mod tests {
         let mut mmu = cpu(&space, PAGE, KERNEL);
         mmu.write_cr3(Cr3::flushing(PhysAddr(other.root.0 + (1 << 30)), Pcid(4)));
         assert!(mmu.holds(KERNEL, VirtAddr(PAGE), 1, Stride::Page4K), "its tag still has the entry");
-        assert!(!change(Owner::Space(space.root)).concerns(&mmu, Class::Task));
+        assert!(!change(Owner::Space(space.root)).concerns(&mmu, Class::Task, mmu.cr3().root()));
     }
 
     #[test]
@@ -187,7 +187,7 @@ mod tests {
         let space = space(0);
         let mut mmu = cpu(&space, PAGE, USER);
         mmu.write_cr3(Cr3::keeping(space.root, KERNEL));
-        assert!(change(Owner::Space(space.root)).concerns(&mmu, Class::Task));
+        assert!(change(Owner::Space(space.root)).concerns(&mmu, Class::Task, mmu.cr3().root()));
     }
 
     #[test]
@@ -196,9 +196,9 @@ mod tests {
         let mmu = cpu(&space, OTHER_PAGE, KERNEL);
         let mut operation = change(Owner::Space(space.root));
         operation.note_unhooked(space.root);
-        assert!(!operation.concerns(&mmu, Class::Idle), "no path leads to that table");
+        assert!(!operation.concerns(&mmu, Class::Idle, mmu.cr3().root()), "no path leads to that table");
         operation.note_unhooked(space.last_table);
-        assert!(operation.concerns(&mmu, Class::Idle));
+        assert!(operation.concerns(&mmu, Class::Idle, mmu.cr3().root()));
     }
 
     #[test]
@@ -207,7 +207,7 @@ mod tests {
             let space = space(flags);
             let mut mmu = cpu(&space, PAGE, KERNEL);
             mmu.write_cr3(Cr3::flushing(space.root, Pcid(5)));
-            assert!(change(Owner::Kernel).concerns(&mmu, Class::Idle), "flags {flags:#x}");
+            assert!(change(Owner::Kernel).concerns(&mmu, Class::Idle, mmu.cr3().root()), "flags {flags:#x}");
         }
         assert!(!change(Owner::Kernel).concerns(&cpu(&space(0), OTHER_PAGE, KERNEL), Class::Task));
     }

@@ -4,8 +4,8 @@ use super::ENABLED;
 use super::choices::{Accounting, Batching, FamilyShift, History, KernelSet, LargePageWalk, LazyReferences};
 use super::tables::{Foreign, Nested, SharedDirty, TableFree};
 use crate::policy::{
-    Broadcast, Compare, CpuSetUpkeep, Isolation, Lazy, LocalFlush, Policy, Preset, RangeRule, TLBKIT, Tags, Unmapping,
-    UserFlush,
+    Broadcast, Compare, CpuSetUpkeep, Directories, Isolation, Lazy, LocalFlush, Policy, Preset, RangeRule, TLBKIT,
+    Tags, Unmapping, UserFlush,
 };
 
 const fn ceiling(pages: u32, compare: Compare) -> RangeRule {
@@ -29,6 +29,7 @@ const LINUX_3_4: Policy = Policy {
     local_flush: LocalFlush::BeforeRemote,
     broadcast: Broadcast::Off,
     unmapping: Unmapping::Awaited,
+    directories: Directories::Shared,
     history: PLAIN,
 };
 const LINUX_3_13: Policy = Policy {
@@ -183,6 +184,13 @@ const ALL: &[Preset] = &[
             who is late flushes the whole space; MADV_DONTNEED waits, as its addresses stay",
         policy: Policy { unmapping: Unmapping::Retired, ..TLBKIT.policy },
     },
+    Preset {
+        name: "private-levels",
+        description: "our own default, and each CPU has page tables of its own above the last level (RadixVM, 2013; \
+            numaPTE, 2024), so that a flush below tables that one CPU alone has used interrupts nobody; each thread \
+            maps where no other does; of a table that several CPUs have used it is not known which",
+        policy: Policy { directories: Directories::OfEachCpu, ..TLBKIT.policy },
+    },
 ];
 
 /// Their names, so that a build without the feature can say that it leaves them out, and not that there are none.
@@ -203,6 +211,7 @@ pub(crate) const PUBLISHED: &[&str] = &[
     "asterinas",
     "xnu",
     "latr",
+    "private-levels",
 ];
 
 #[cfg(all(test, feature = "history", not(loom)))]
