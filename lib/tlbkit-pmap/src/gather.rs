@@ -70,8 +70,8 @@ pub(crate) struct MmuGather<'a, H: Hardware, M, const N: usize> {
     /// The last-level table below which something was recorded last, where each CPU has directories of its own.
     last: Option<PhysAddr>,
     has_directories: bool,
-    /// Part of the range of the operation has no last-level table, or had one that another operation has taken out.
-    has_holes: bool,
+    /// Bytes that the operation has looked at below last-level tables, of which it knows the sharers.
+    looked_at: u64,
 }
 
 const NOTHING_RECORDED: (u64, u64) = (u64::MAX, 0);
@@ -101,10 +101,10 @@ impl<'a, H: Hardware, M: Memory, const N: usize> MmuGather<'a, H, M, N> {
             tables: None,
             recorded: NOTHING_RECORDED,
             total_pages: u64::MAX,
-            reach: Reach::SEVERAL,
+            reach: Reach::EVERYBODY,
             last: None,
             has_directories: false,
-            has_holes: false,
+            looked_at: 0,
         }
     }
 
@@ -113,7 +113,7 @@ impl<'a, H: Hardware, M: Memory, const N: usize> MmuGather<'a, H, M, N> {
         let translations = Translations::OfSpace(pmap.space());
         let inner = TlbGather::new(translations, HeldFrames::new());
         let has_directories = pmap.has_directories();
-        let reach = if has_directories { Reach::NOBODY } else { Reach::SEVERAL };
+        let reach = if has_directories { Reach::NOBODY } else { Reach::EVERYBODY };
         let (tables, total_pages) = (Some(pmap.root()), pmap.total_pages());
         Self { translations, inner, tables, total_pages, reach, has_directories, ..Self::of_kernel(cpu, mem) }
     }
@@ -121,17 +121,21 @@ impl<'a, H: Hardware, M: Memory, const N: usize> MmuGather<'a, H, M, N> {
     /// A leaf is recorded, at `entry`.
     fn record_below(&mut self, entry: Entry) {
         if self.has_directories {
-            self.enter_table(Some(PhysAddr(entry.at.0 & !(PAGE_BYTES - 1))));
+            self.enter_table(PhysAddr(entry.at.0 & !(PAGE_BYTES - 1)));
         }
     }
 
-    /// The operation looks at what lies below this last-level table, where each CPU has directories of its own; or there
-    /// is none.
-    pub(crate) fn enter_table(&mut self, last: Option<PhysAddr>) {
-        self.has_holes |= last.is_none();
-        if self.last != last {
+    /// Where each CPU has directories of its own: the operation looks at so many bytes below the last-level table
+    /// `last`.
+    pub(crate) fn look_below(&mut self, last: PhysAddr, bytes: u64) {
+        self.looked_at += bytes;
+        self.enter_table(last);
+    }
+
+    fn enter_table(&mut self, last: PhysAddr) {
+        if self.last != Some(last) {
             self.add_sharers();
-            self.last = last;
+            self.last = Some(last);
         }
     }
 
@@ -145,14 +149,14 @@ impl<'a, H: Hardware, M: Memory, const N: usize> MmuGather<'a, H, M, N> {
     fn add_sharers_of(&mut self, table: PhysAddr) {
         match self.mem.sharers(table) {
             Some(sharers) => self.reach.add(sharers),
-            None => self.reach = Reach::SEVERAL,
+            None => self.reach = Reach::EVERYBODY,
         }
     }
 
     /// Makes each flush from here on one of the whole user half.
     pub(crate) fn cover_user_half(&mut self, reason: Reason) {
         self.everything = Some(reason);
-        self.reach = Reach::SEVERAL;
+        self.reach = Reach::EVERYBODY;
     }
 
     /// A leaf was unhooked; `frame`, which it mapped, is put after the flush. The page is flushed even if the entry was
@@ -180,7 +184,7 @@ impl<'a, H: Hardware, M: Memory, const N: usize> MmuGather<'a, H, M, N> {
     /// Leaves were changed, either by this operation or by another one that has not flushed yet.
     pub(crate) fn range(&mut self, va: u64, pages: u64, scope: Scope, reason: Reason) {
         self.record(Pending::Pages, va..va + (pages << 12));
-        self.reach = Reach::SEVERAL;
+        self.reach = Reach::EVERYBODY;
         self.inner.range(&self.cpu, VirtAddr(va), pages, Stride::Page4K, scope, reason);
     }
 
@@ -201,9 +205,11 @@ impl<'a, H: Hardware, M: Memory, const N: usize> MmuGather<'a, H, M, N> {
     }
 
     /// This operation over `range` overlapped another one, so an entry that it found gone may have been unhooked by the
-    /// other and not be flushed yet. This one has looked at each table of the range, so it knows their sharers.
+    /// other and not be flushed yet. If this one has looked at each table of the range, it knows their sharers; where
+    /// there is none, the other one may have taken it out.
     pub(crate) fn flush_overlap(&mut self, range: &Range<u64>) {
-        let reach = if self.has_holes { Reach::SEVERAL } else { self.reach };
+        let is_whole = self.looked_at == range.end - range.start;
+        let reach = if is_whole { self.reach } else { Reach::EVERYBODY };
         match self.cpu.tlb().policy().history.nested() {
             Nested::Range => {
                 self.range(range.start, (range.end - range.start) / PAGE_BYTES, Scope::Local, Reason::RemovePte);
@@ -231,7 +237,7 @@ impl<'a, H: Hardware, M: Memory, const N: usize> MmuGather<'a, H, M, N> {
     /// Holds `frame`, already unhooked, until the flush. It belongs to a range that is recorded as a whole before `N`
     /// frames are held.
     pub(crate) fn hold(&mut self, frame: Frame) {
-        self.reach = Reach::SEVERAL;
+        self.reach = Reach::EVERYBODY;
         self.inner.hold(frame);
         self.count_frame();
     }

@@ -127,18 +127,14 @@ impl<S> Pmap<S> {
         change: Change,
         gather: &mut SweepGather<'a, H, M>,
     ) -> Result<(), Error> {
-        let (mut next, end) = (range.start, range.end);
-        let result = self.for_each_table_span(cpu.hardware(), mem, range, |span| {
-            if self.has_directories() {
-                let is_next = core::mem::replace(&mut next, span.end) == span.start;
-                gather.enter_table(table::last_table(mem, self.root(), span.start).filter(|_| is_next));
+        self.for_each_table_span(cpu.hardware(), mem, range, |span| {
+            if self.has_directories()
+                && let Some(last) = table::last_table(mem, self.root(), span.start)
+            {
+                gather.look_below(last, span.end - span.start);
             }
             self.sweep_leaves(cpu, mem, span, change, gather)
-        });
-        if self.has_directories() && next != end {
-            gather.enter_table(None);
-        }
-        result
+        })
     }
 
     /// Calls `visit` under the page-table lock for each 2 MiB part of `range` that may hold leaves.

@@ -198,7 +198,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
 /// True if every page that a request names one by one lies in the kernel's half.
 fn is_in_kernel_half(request: &Request<'_>) -> bool {
     match request.extent {
-        Extent::Everything | Extent::Loaded(_) | Extent::List(_) => false,
+        Extent::Everything | Extent::Loaded(_) | Extent::Within(_) | Extent::List(_) => false,
         Extent::Range { start, pages } => {
             let bytes = u64::from(pages) << request.step.shift();
             start.0 >= KERNEL_START && start.0.checked_add(bytes - 1).is_some()

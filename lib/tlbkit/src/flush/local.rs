@@ -60,6 +60,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
                 self.flush_pages(*request);
                 self.state.asids.set_generation(asid, newest);
             }
+            _ if request.needs(Needs::WITHIN) => self.flush_within(*request, held, newest, irqs),
             _ => self.flush_whole_space(newest, request.needs, irqs),
         }
     }
@@ -77,7 +78,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// Flushes all that is cached under the loaded ASID, up to the `newest` generation, and global entries if they are
     /// named.
     #[inline(never)]
-    fn flush_whole_space(&self, newest: Generation, needs: Needs, irqs: &IrqsOff) {
+    pub(super) fn flush_whole_space(&self, newest: Generation, needs: Needs, irqs: &IrqsOff) {
         let asid = self.asid();
         self.state.asids.set_generation(asid, newest);
         if self.has_flag(flag::ISOLATED) {
@@ -257,7 +258,7 @@ fn for_each_page(start: VirtAddr, pages: u32, step: Step, f: impl Fn(VirtAddr)) 
 /// Calls `f` with the address of each page that a request names one by one.
 pub(crate) fn for_each_page_of(request: &Request<'_>, f: impl Fn(VirtAddr)) {
     match request.extent {
-        Extent::Everything | Extent::Loaded(_) => {}
+        Extent::Everything | Extent::Loaded(_) | Extent::Within(_) => {}
         Extent::Range { start, pages } => for_each_page(start, pages, request.step, f),
         Extent::List(list) => list.for_each(f),
     }
@@ -269,7 +270,7 @@ const USER_END: u64 = 1 << 47;
 /// True if every page that a request names one by one lies in the user half.
 pub(crate) fn is_in_user_half(request: &Request<'_>) -> bool {
     match request.extent {
-        Extent::Everything | Extent::Loaded(_) => false,
+        Extent::Everything | Extent::Loaded(_) | Extent::Within(_) => false,
         Extent::Range { start, pages } => {
             let bytes = u64::from(pages) << request.step.shift();
             start.0.saturating_add(bytes) <= USER_END

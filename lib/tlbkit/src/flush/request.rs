@@ -4,6 +4,7 @@
 //! overflow (C-64). What does not fit into a mailbox becomes a flush of everything, and keeps the global scope if any
 //! part of it had that (INV-11).
 
+use super::sharers::Within;
 use super::targets::BatchTargets;
 use crate::addr::{SpaceToken, Stride, VirtAddr};
 use crate::policy::history::ENABLED;
@@ -24,6 +25,8 @@ pub(crate) enum Extent<'l> {
     Range { start: VirtAddr, pages: u32 },
     /// Whatever space the responder has loaded, up to its newest generation: for a batch of many spaces.
     Loaded(&'l BatchTargets),
+    /// Entries that only some CPUs can hold.
+    Within(&'l Within<'l>),
     /// Single pages: only with the feature `history`.
     List(List<'l>),
 }
@@ -54,11 +57,18 @@ impl Needs {
     /// In a batch: one of its spaces has a PCID by which INVLPGB reaches all CPUs.
     pub(crate) const SHARED: Self = Self(1 << 6);
 
+    /// It goes to some of the CPUs that run the space, which may be generations behind: `sharers.rs`.
+    pub(crate) const WITHIN: Self = Self(1 << 7);
+
     /// With any of these, CPUs that do not use the space are responders too.
     pub(crate) const WIDENS_RESPONDERS: Self = Self::GLOBAL.with(Self::TRIM).with(Self::EVERYONE);
 
     pub(crate) const fn with(self, more: Self) -> Self {
         Self(self.0 | more.0)
+    }
+
+    pub(crate) const fn without(self, less: Self) -> Self {
+        Self(self.0 & !less.0)
     }
 
     /// True if it contains one of `these`.
@@ -129,6 +139,7 @@ impl Request<'_> {
     pub(crate) const fn pages(&self) -> Option<u32> {
         match self.extent {
             Extent::Everything | Extent::Loaded(_) => None,
+            Extent::Within(within) => Self { extent: within.extent, ..*self }.pages(),
             Extent::Range { pages, .. } => Some(pages),
             Extent::List(list) => Some(list.count()),
         }
@@ -213,6 +224,7 @@ impl<'m> Mailbox<'m> {
         let (kind, start, count) = match request.extent {
             // The targets decide which CPUs are responders, which need not know them.
             Extent::Everything | Extent::Loaded(_) => (EVERYTHING, 0, 0),
+            Extent::Within(within) => return self.post(&Request { extent: within.extent, ..*request }, in_use),
             Extent::Range { start, pages } => (RANGE, start.0, pages),
             Extent::List(list) => match self.list.and_then(|shared| shared.post(list)) {
                 Some(lowest) => (LIST, lowest, list.count()),

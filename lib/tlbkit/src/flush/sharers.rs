@@ -5,10 +5,9 @@
 //! faulted below it; before the entry is written, the CPU is recorded among the [`Sharers`] of the table. A CPU that is
 //! not among them has walked to no page below the table, so it caches none, and has nothing to flush.
 //!
-//! What is recorded is nobody, one CPU, or several: a directory with one pointer and broadcast, as cache coherence has
-//! it (Dir1B: Agarwal, Simoni, Hennessy and Horowitz, ISCA 1988). If a flush is of pages below tables that this CPU
-//! alone can walk, it interrupts nobody, and advances no generation: no other CPU owes anything, not even one that holds
-//! the space in lazy TLB mode while a table is freed. Every other flush goes to the CPUs of the space as ever.
+//! A flush of pages below such tables goes to their sharers alone, of those CPUs that run the space. If this CPU is the
+//! only one, it advances no generation either: no other CPU owes anything, not even one that holds the space in lazy TLB
+//! mode while a table is freed.
 //!
 //! ```text
 //!   CPU that faults (Sharers::hook)                CPU that takes translations away (Reach::add)
@@ -24,42 +23,47 @@
 //!
 //! Nothing is taken back while a table lives. When it is freed, its entry is cleared first in the directory of every CPU
 //! that shares it, under a lock that keeps CPUs from hooking it meanwhile; after the flush the frame is an ordinary one.
+//!
+//! **Generations.** A CPU that runs the space falls behind the space's generation when flushes pass it by. A request with
+//! [`Needs::WITHIN`] is carried out page by page all the same, and then leaves the ASID's generation where it was, unless
+//! it is the next one (INV-4): a CPU that has run the space since has answered, or will answer, every flush that concerned
+//! it. What it pays is a full flush at its next switch to the space, and at the next flush that goes to all.
 
 use super::gather::{Flushed, TlbGather};
 use super::request::{Extent, Needs, Request};
 use crate::addr::CpuId;
 use crate::cpu::Cpu;
 use crate::cpu::state::Presence;
-use crate::hardware::{Event, Hardware};
-use crate::space::Translations;
-use crate::sync::{AtomicU32, Ordering, const_unless_loom, fence};
+use crate::hardware::{Event, Hardware, IrqsOff};
+use crate::policy::Reason;
+use crate::space::cpu_set::{CPUS_PER_WORD, split};
+use crate::space::{AddressSpace, Generation, Translations};
+use crate::sync::{AtomicU64, Ordering, array_of, const_unless_loom, fence};
 
-const NOBODY: u32 = 0;
-/// One CPU is its number and 1.
-const SEVERAL: u32 = u32::MAX;
+/// Words of sharers: a bit for each of 128 CPUs. One under `cfg(narrow_sets)`, so that four CPUs are enough to share a
+/// bit.
+const WORDS: usize = if cfg!(narrow_sets) { 1 } else { 2 };
+/// CPUs that have a bit for themselves. Those beyond share one, so that a CPU may be taken for a sharer and none is lost.
+const ALONE: usize = WORDS * CPUS_PER_WORD as usize;
 
-/// Which CPUs can walk to one last-level page table: 4 bytes beside what a kernel keeps about the frame.
+/// Which CPUs can walk to one last-level page table: 16 bytes beside what a kernel keeps about the frame.
 #[derive(Debug)]
-pub struct Sharers(AtomicU32);
+pub struct Sharers([AtomicU64; WORDS]);
 
 impl Sharers {
     const_unless_loom! {
         /// Of a table that no directory names.
         #[must_use]
         pub fn new() -> Self {
-            Self(AtomicU32::new(NOBODY))
+            Self(array_of!(AtomicU64::new(0); WORDS))
         }
     }
 
-    /// `cpu`, this CPU, is about to store an entry for the table in a directory of its own, and no entry of it has
-    /// named the table so far.
+    /// `cpu`, this CPU, is about to store an entry for the table in a directory of its own.
     pub fn hook(&self, cpu: CpuId) {
-        let own = cpu.0 + 1;
-        // Relaxed, all of them: ordered by the fence.
-        let found = self.0.compare_exchange(NOBODY, own, Ordering::Relaxed, Ordering::Relaxed);
-        if found.is_err_and(|found| found != own) {
-            self.0.store(SEVERAL, Ordering::Relaxed); // Relaxed: as above
-        }
+        let (index, bit) = split(cpu);
+        // Relaxed: ordered by the fence.
+        self.0[index % WORDS].fetch_or(bit, Ordering::Relaxed);
         // SeqCst: the walks come after it; partner is the fence in `Reach::add`.
         fence(Ordering::SeqCst);
     }
@@ -67,14 +71,14 @@ impl Sharers {
     /// No directory names the table any more, and what was cached of it is flushed; or its frame is a new table.
     pub fn clear(&self) {
         // Relaxed: the kernel's lock orders it, under which CPUs hook tables.
-        self.0.store(NOBODY, Ordering::Relaxed);
+        self.0.iter().for_each(|word| word.store(0, Ordering::Relaxed));
     }
 
-    /// True if `cpu` has hooked the table. Under the lock under which CPUs do that.
+    /// False if `cpu` has not hooked the table. Under the lock under which CPUs do that.
     #[must_use]
     pub fn may_include(&self, cpu: CpuId) -> bool {
-        let found = self.0.load(Ordering::Relaxed); // Relaxed: as in `clear`
-        found == SEVERAL || found == cpu.0 + 1
+        let (index, bit) = split(cpu);
+        self.0[index % WORDS].load(Ordering::Relaxed) & bit != 0 // Relaxed: as in `clear`
     }
 }
 
@@ -86,72 +90,123 @@ impl Default for Sharers {
 
 /// Which CPUs can hold what a gather has recorded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Reach(u32);
+pub struct Reach([u64; WORDS]);
 
 impl Reach {
     /// Nothing is recorded yet.
-    pub const NOBODY: Self = Self(NOBODY);
+    pub const NOBODY: Self = Self([0; WORDS]);
     /// Any CPU that runs the space: for what is not below a table whose sharers are known.
-    pub const SEVERAL: Self = Self(SEVERAL);
+    pub const EVERYBODY: Self = Self([u64::MAX; WORDS]);
 
     /// Adds the sharers of a table. Its entries, or the entries of the sharers' directories that named it, have been
     /// changed before.
     pub fn add(&mut self, sharers: &Sharers) {
         // SeqCst: partner is the fence in `Sharers::hook`.
         fence(Ordering::SeqCst);
-        let found = sharers.0.load(Ordering::Relaxed); // Relaxed: ordered by the fence
-        self.0 = match self.0 {
-            NOBODY => found,
-            _ if found == NOBODY || found == self.0 => self.0,
-            _ => SEVERAL,
-        };
+        for (bits, word) in self.0.iter_mut().zip(&sharers.0) {
+            *bits |= word.load(Ordering::Relaxed); // Relaxed: ordered by the fence
+        }
+    }
+
+    /// The CPUs in the word at `index` of a CPU set.
+    pub(super) const fn word(&self, index: usize) -> u64 {
+        self.0[index % WORDS]
+    }
+
+    /// True if no CPU but `cpu` is meant, of `cpus`.
+    fn is_only(self, cpu: CpuId, cpus: usize) -> bool {
+        let (index, bit) = split(cpu);
+        let mut only = Self::NOBODY;
+        only.0[index % WORDS] = bit;
+        cpus <= ALONE && self == only
     }
 }
 
+/// What is flushed, and by which CPUs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Within<'l> {
+    pub(super) extent: Extent<'l>,
+    pub(super) reach: Reach,
+}
+
 impl<S, F> TlbGather<'_, S, F> {
-    /// Flushes as [`flush`](Self::flush) does, and interrupts nobody if `reach` says that no other CPU can hold what was
-    /// recorded. The sharers of each table below which something was recorded have been added to `reach`, after its last
-    /// entry was changed; of a table that was recorded itself, too.
+    /// Flushes as [`flush`](Self::flush) does, and interrupts only CPUs that `reach` names. The sharers of each table
+    /// below which something was recorded have been added to it, after its last entry was changed; of a table that was
+    /// recorded itself, too.
     ///
     /// # Panics
     /// As [`flush`](Self::flush).
     pub fn flush_within<H: Hardware<Set = S>>(self, cpu: &Cpu<'_, '_, H>, reach: Reach) -> Flushed<F> {
         if self.has_work(cpu) {
-            let request = self.request(cpu);
-            if !cpu.flush_alone_within(self.translations, &request, reach) {
-                cpu.shootdown(self.translations, request, self.reason());
-            }
+            cpu.shootdown_within(self.translations, &self.request(cpu), reach, self.reason());
         }
         self.into_flushed()
     }
 }
 
 impl<H: Hardware> Cpu<'_, '_, H> {
-    /// Flushes what only this CPU can hold; false if others may, and then nothing was done.
-    fn flush_alone_within(&self, whose: Translations<'_, H::Set>, request: &Request<'_>, reach: Reach) -> bool {
-        let Translations::OfSpace(space) = whose else { return false };
+    fn shootdown_within(&self, whose: Translations<'_, H::Set>, request: &Request<'_>, reach: Reach, reason: Reason) {
+        let Translations::OfSpace(space) = whose else { return self.shootdown(whose, *request, reason) };
         // A batch, or an issued flush, may owe a flush of what the caller has found cleared.
-        if reach == Reach::SEVERAL || request.needs(Needs::GLOBAL) || self.tlb.owed.is_owed(space.id) {
-            return false;
+        if reach == Reach::EVERYBODY || request.needs(Needs::GLOBAL) || self.tlb.owed.is_owed(space.id) {
+            return self.shootdown(whose, *request, reason);
         }
-        if reach == Reach::NOBODY {
-            return true;
+        let is_alone = reach.is_only(self.id, self.tlb.cpus.len());
+        if reach == Reach::NOBODY || is_alone && self.flush_alone(space, request) {
+            return;
         }
+        let within = Within { extent: request.extent, reach };
+        let needs = request.needs.with(Needs::WITHIN);
+        self.shootdown(whose, Request { extent: Extent::Within(&within), needs, ..*request }, reason);
+    }
+
+    /// Flushes what only this CPU can hold; false, and nothing was done, if the space does not run here. Then its
+    /// generation has to say that the ASID is stale. A PCID that all CPUs share is no ASID.
+    fn flush_alone(&self, space: &AddressSpace<H::Set>, request: &Request<'_>) -> bool {
         self.with_irqs_off_here(|_| {
-            // Where the space does not run, its generation has to say that the ASID is stale. A PCID that all CPUs share
-            // has entries of its own here, and is no ASID.
-            let is_here = reach.0 == self.id.0 + 1 && self.presence() == Presence::running(space.id);
-            if !is_here || self.has_broadcast() && self.asid().is_shared() {
+            let is_running = self.presence() == Presence::running(space.id);
+            if !is_running || self.has_broadcast() && self.asid().is_shared() {
                 return false;
             }
             self.hardware.event(Event::FlushBegin(request.pages().unwrap_or(u32::MAX)));
             match request.extent {
-                Extent::Everything | Extent::Loaded(_) => self.flush_loaded_on_this_cpu(),
                 Extent::Range { .. } | Extent::List(_) => self.flush_pages(*request),
+                _ => self.flush_loaded_on_this_cpu(),
             }
             self.hardware.event(Event::FlushLocalDone);
             self.hardware.event(Event::FlushEnd);
             true
         })
+    }
+
+    /// Carries out here a request with [`Needs::WITHIN`] that is not the next one, or that this CPU sends itself.
+    #[cold]
+    pub(super) fn flush_within(&self, request: Request<'_>, held: Generation, newest: Generation, irqs: &IrqsOff) {
+        match request.extent {
+            Extent::Within(within) => {
+                self.flush_within(Request { extent: within.extent, ..request }, held, newest, irqs);
+            }
+            Extent::Range { .. } | Extent::List(_) => {
+                self.flush_pages(request);
+                if request.generation == held.next() && newest == request.generation {
+                    self.state.asids.set_generation(self.asid(), newest);
+                }
+            }
+            Extent::Everything | Extent::Loaded(_) => self.flush_whole_space(newest, request.needs, irqs),
+        }
+    }
+
+    /// [`choose`](Self::choose) for a request that goes to some CPUs alone.
+    #[cold]
+    pub(super) fn choose_within(
+        &self,
+        whose: Translations<'_, H::Set>,
+        index: usize,
+        others: u64,
+        request: &Request<'_>,
+    ) -> u64 {
+        let Extent::Within(within) = request.extent else { return others };
+        let needs = request.needs.without(Needs::WITHIN);
+        self.choose(whose, index, others & within.reach.word(index), &Request { needs, ..*request })
     }
 }

@@ -10,7 +10,7 @@ use crate::sync::{AtomicU64, Ordering};
 
 /// Bits of a word that are used. Two under `cfg(narrow_sets)`, so that four CPUs in a test are enough for what kernels
 /// meet on hundreds: sets of several words, and inboxes with a top level.
-const CPUS_PER_WORD: u32 = if cfg!(narrow_sets) { 2 } else { 64 };
+pub(crate) const CPUS_PER_WORD: u32 = if cfg!(narrow_sets) { 2 } else { 64 };
 
 /// A set that CPUs join and leave concurrently.
 #[derive(Clone, Copy)]

@@ -51,6 +51,55 @@ fn inv_6_an_unmap_meets_two_that_hook_the_table() {
     );
 }
 
+/// Two share the table, and a third that runs the space hooks it late: each flush passes it by, or reaches it, however
+/// many generations it is behind.
+#[test]
+fn inv_4_flushes_meet_a_cpu_that_earlier_ones_have_passed_by() {
+    check(
+        Setup { preemptions: 1, pages: 3, ..setup() },
+        |cpus| {
+            first_has_hooked(cpus);
+            cpus[1].hook(1);
+        },
+        [
+            |cpu| cpu.unmap_within(1, &[0]),
+            |cpu| {
+                cpu.unmap_within(1, &[1]);
+                cpu.access(0);
+            },
+            |cpu| {
+                cpu.hook(1);
+                cpu.access(1);
+                cpu.access(0);
+            },
+        ],
+    );
+}
+
+/// A CPU that a flush has passed by is interrupted by one that goes to all, and then flushes everything.
+#[test]
+fn inv_4_a_flush_to_all_meets_a_cpu_that_an_earlier_one_has_passed_by() {
+    check(
+        Setup { preemptions: 1, pages: 3, ..setup() },
+        |cpus| {
+            first_has_hooked(cpus);
+            cpus[1].hook(1);
+        },
+        [
+            |cpu| cpu.unmap_within(1, &[0]),
+            |cpu| {
+                cpu.access(0);
+                cpu.unmap(1, &[1]);
+                cpu.access(2);
+            },
+            |cpu| {
+                cpu.hook(1);
+                cpu.access(1);
+            },
+        ],
+    );
+}
+
 /// The thread that used the page runs on another CPU now: the one that it came from may hold it.
 #[test]
 fn inv_6_an_unmap_after_a_migration_reaches_the_sharer() {

@@ -10,7 +10,7 @@ use corosensei::stack::{DefaultStack, Stack, StackPointer};
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
 /// Host stack of a fiber: pages that are never touched cost nothing.
-const STACK_BYTES: usize = 128 << 10;
+const STACK_BYTES: usize = 256 << 10;
 /// Stacks begin in so many different lines of a page: all in the same one, the hot lines of thousands of them would
 /// compete for few sets of the host's caches.
 const BASES: usize = 32;

@@ -9,7 +9,7 @@ use std::ptr;
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
-const STACK_BYTES: usize = 128 << 10;
+const STACK_BYTES: usize = 256 << 10;
 
 thread_local! {
     static YIELDER: Cell<*const Yielder<(), ()>> = const { Cell::new(ptr::null()) };
@@ -26,7 +26,7 @@ impl Fiber {
     /// If the host has no room for its stack.
     pub(crate) fn new(body: impl FnOnce() + 'static) -> Self {
         let spare = SPARE.with(|spare| spare.borrow_mut().pop());
-        let stack = spare.unwrap_or_else(|| DefaultStack::new(STACK_BYTES).expect("room for a stack of 128 KiB"));
+        let stack = spare.unwrap_or_else(|| DefaultStack::new(STACK_BYTES).expect("room for a stack of 256 KiB"));
         Self(Some(Coroutine::with_stack(stack, move |yielder: &Yielder<(), ()>, ()| {
             YIELDER.set(yielder);
             body();
