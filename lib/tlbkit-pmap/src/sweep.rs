@@ -253,10 +253,11 @@ impl<S> Pmap<S> {
         is_unused: &impl Fn(core::ops::Range<u64>) -> bool,
         gather: &mut MmuGather<'_, H, M, N>,
     ) {
-        // No CPU walks the upper tables of a space in which each has its own. They stay, for the next mapping beside.
-        let is_last = |span: &Range<u64>| span.end - span.start == Stride::Page2M.bytes();
-        let is_unused = |span: Range<u64>| (is_last(&span) || !self.has_directories()) && is_unused(span);
-        table::unhook_tables(mem, self.root(), range, &is_unused, &mut |va, frame| {
+        // Tables that each CPU has hooked are worth keeping: to take one out costs each of them a fault.
+        if self.has_directories() && !mem.is_low() {
+            return;
+        }
+        table::unhook_tables(mem, self.root(), range, is_unused, &mut |va, frame| {
             self.unhook(mem, va, frame.at);
             gather.table(va, frame);
         });
