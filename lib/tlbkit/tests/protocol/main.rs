@@ -22,6 +22,7 @@ mod misuse;
 mod polling;
 mod random;
 mod retire;
+mod sharers;
 mod spared;
 mod stats;
 mod stress;

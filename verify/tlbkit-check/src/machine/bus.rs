@@ -92,7 +92,8 @@ impl PhysicalMemory for Bus<'_> {
     }
 
     fn is_low(&self) -> bool {
-        self.machine.borrow().memory.is_low()
+        // Where CPUs have directories, tables are taken out while their sharers run: the harder case.
+        !self.sharers.is_empty() || self.machine.borrow().memory.is_low()
     }
 
     fn share(&self, at: PhysAddr) {

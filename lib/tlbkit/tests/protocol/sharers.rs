@@ -1,0 +1,138 @@
+//! Flushes below page tables whose sharers are known: whom they interrupt, and what they leave behind.
+
+use tlbkit::{
+    CpuId, Features, Invpcid, Isolation, PAGE_BYTES, Policy, Reach, Reason, Scope, Sharers, Stride, TlbGather,
+    Translations, VirtAddr,
+};
+
+use crate::machine::{Did, MODERN, USER, World, cr3s, interrupted, invlpgs};
+
+const FOUR_CPUS: usize = 4;
+
+/// All CPUs run one space, and have nothing to do with one another.
+fn world(policy: Policy) -> (&'static World, usize) {
+    let world = World::new(policy, FOUR_CPUS);
+    let space = world.space();
+    (0..FOUR_CPUS).for_each(|cpu| world.switch(cpu, space));
+    world.forget_logs();
+    (world, space)
+}
+
+fn shared_by(cpus: &[u32]) -> Sharers {
+    let sharers = Sharers::new();
+    cpus.iter().for_each(|&cpu| sharers.hook(CpuId(cpu)));
+    sharers
+}
+
+/// CPU 0 takes away `pages` pages below tables of those sharers.
+fn unmap(world: &'static World, space: usize, pages: u64, tables: &[&Sharers]) {
+    let mut gather = TlbGather::new(Translations::OfSpace(world.at(space)), Vec::<u64>::new());
+    gather.range(&world.cpu(0), VirtAddr(USER), pages, Stride::Page4K, Scope::Local, Reason::RemovePte);
+    let mut reach = Reach::NOBODY;
+    tables.iter().for_each(|table| reach.add(table));
+    gather.flush_within(&world.cpu(0), reach).into_frames();
+}
+
+/// The CPUs that CPU 0 has interrupted.
+fn told(world: &World) -> Vec<u32> {
+    let log = world.log(0);
+    if log.contains(&Did::IpiToOthers) { vec![1, 2, 3] } else { interrupted(&log) }
+}
+
+#[cfg(not(narrow_sets))]
+#[test]
+fn inv_6_the_sharers_of_all_tables_are_interrupted_and_no_other() {
+    for (tables, expected) in [
+        (&[&[0][..], &[]][..], &[][..]),
+        (&[&[], &[0, 3]], &[3]),
+        (&[&[2], &[0]], &[2]),
+        (&[&[1, 2], &[3]], &[1, 2, 3]),
+    ] {
+        let (world, space) = world(Policy::default());
+        let tables: Vec<_> = tables.iter().map(|cpus| shared_by(cpus)).collect();
+        unmap(world, space, 1, &tables.iter().collect::<Vec<_>>());
+        assert_eq!(told(world), expected, "{tables:?}");
+    }
+}
+
+#[cfg(not(narrow_sets))]
+#[test]
+fn inv_3_what_this_cpu_alone_can_hold_advances_no_generation() {
+    let (world, space) = world(Policy::default());
+    let before = world.at(space).generation();
+    unmap(world, space, 2, &[&shared_by(&[0])]);
+    assert_eq!(world.at(space).generation(), before);
+    assert_eq!(invlpgs(&world.log(0)), [USER, USER + PAGE_BYTES]);
+    unmap(world, space, 2, &[&shared_by(&[0, 1])]);
+    assert_ne!(world.at(space).generation(), before);
+}
+
+/// With two bits for four CPUs.
+#[cfg(narrow_sets)]
+#[test]
+fn inv_6_a_cpu_that_shares_the_bit_of_a_sharer_is_interrupted() {
+    let (world, space) = world(Policy::default());
+    unmap(world, space, 1, &[&shared_by(&[0])]);
+    assert_eq!(told(world), [2]);
+}
+
+#[test]
+fn a_page_that_no_cpu_can_walk_to_is_not_flushed() {
+    let (world, space) = world(Policy::default());
+    unmap(world, space, 1, &[&Sharers::new()]);
+    assert_eq!(world.log(0), []);
+}
+
+/// CPU 0 is in another space, and its ASID keeps what it holds of this one.
+#[test]
+fn inv_6_a_sharer_that_runs_another_space_finds_a_new_generation() {
+    let (world, space) = world(Policy::default());
+    let before = world.at(space).generation();
+    world.switch(0, world.space());
+    unmap(world, space, 1, &[&shared_by(&[0])]);
+    assert_ne!(world.at(space).generation(), before);
+}
+
+/// CPU 1 is passed by, then meant: it flushes the page alone, and stays behind.
+#[test]
+fn inv_4_a_cpu_that_was_passed_by_flushes_what_is_named_and_no_more() {
+    let (world, space) = world(Policy::default());
+    unmap(world, space, 1, &[&shared_by(&[0, 2])]);
+    assert_eq!(world.log(1), []);
+    unmap(world, space, 1, &[&shared_by(&[0, 1])]);
+    assert_eq!((invlpgs(&world.log(1)), cr3s(&world.log(1))), (vec![USER], vec![]));
+    world.forget_logs();
+    world.switch(1, world.space());
+    world.switch(1, space);
+    assert!(cr3s(&world.log(1)).iter().any(|cr3| !cr3.keeps() && cr3.root() == world.at(space).root()));
+}
+
+#[test]
+fn inv_10_a_flush_alone_reaches_both_halves() {
+    for (pages, features) in [(1, MODERN), (1, Features { invpcid: false, ..MODERN }), (100, MODERN)] {
+        let world = World::of(Policy { isolation: Isolation::On, ..Policy::default() }, &[features; 2]);
+        let space = world.space();
+        (0..2).for_each(|cpu| world.switch(cpu, space));
+        world.exit_to_user(0);
+        world.enter_kernel(0);
+        world.forget_logs();
+        unmap(world, space, pages, &[&shared_by(&[0])]);
+        world.exit_to_user(0);
+        let log = world.log(0);
+        let user = world.at(space).root().0 + PAGE_BYTES;
+        let is_flushed_later = cr3s(&log).iter().any(|cr3| cr3.root().0 == user && !cr3.keeps());
+        let is_flushed = log.iter().any(|did| matches!(did, Did::Invpcid(Invpcid::Address(_, VirtAddr(USER)))));
+        assert!(is_flushed || is_flushed_later, "{pages} pages, {features:?}: {log:?}");
+    }
+}
+
+#[test]
+fn inv_11_global_entries_go_from_all_cpus_whoever_shares_the_table() {
+    let (world, space) = world(Policy::default());
+    let mut gather = TlbGather::new(Translations::OfSpace(world.at(space)), Vec::<u64>::new());
+    gather.page(&world.cpu(0), VirtAddr(USER), Stride::Page4K, Scope::Global, Reason::RemovePte);
+    let mut reach = Reach::NOBODY;
+    reach.add(&shared_by(&[0]));
+    gather.flush_within(&world.cpu(0), reach).into_frames();
+    assert_eq!(told(world), [1, 2, 3]);
+}
