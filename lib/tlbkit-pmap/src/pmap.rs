@@ -166,8 +166,8 @@ impl<S> Pmap<S> {
     /// [`Error::SharedLargePage`] if such a page would have to be split. `frame` has been put then.
     ///
     /// # Panics
-    /// If `frame` is large and the entry points to a page table: remove what it maps first. If it is large and CPUs have
-    /// [directories of their own](crate::Vm::with_directories).
+    /// If `frame` is large and the entry points to a page table: remove what it maps first. If it is large and CPUs
+    /// have [directories of their own](crate::Vm::with_directories).
     pub fn enter<'a, H: Hardware<Set = S>, M: Memory>(
         &'a self,
         cpu: &Cpu<'a, '_, H>,

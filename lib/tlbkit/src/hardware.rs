@@ -457,8 +457,8 @@ pub trait Hardware {
     }
 
     /// The top-level table that this CPU loads for `space`. The default is the one that the space was made with. A
-    /// kernel that gives each CPU upper page tables of its own (the head of `flush/sharers.rs`) names this CPU's: always
-    /// the same one, with the user half a page above it under isolation.
+    /// kernel that gives each CPU upper page tables of its own (the head of `flush/sharers.rs`) names this CPU's:
+    /// always the same one, with the user half a page above it under isolation.
     #[inline(always)]
     fn root_here(&self, space: &AddressSpace<Self::Set>) -> PhysAddr {
         space.root()

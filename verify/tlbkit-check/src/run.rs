@@ -71,7 +71,7 @@ pub(crate) fn run(scenario: &Scenario, chooser: Box<dyn Chooser>, log: Log) -> O
     let passed: Vec<_> = (0..cpus).map(|_| Passed::new()).collect();
     let periods = GracePeriods::new(&passed);
     let kernel = Kernel::new(scenario.program.clone());
-    let world = World::new(&machine, &tlb, &periods, &kernel_map, &sharers, &spaces, &sets, kernel);
+    let world = World::new(bus, &tlb, &periods, &kernel_map, &spaces, &sets, kernel);
     observer::with_world_set(&world, || {
         execute::set_up(&world);
         run_fibers(&world, execute::cpu_body);

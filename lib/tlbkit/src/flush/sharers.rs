@@ -1,13 +1,13 @@
 //! Page tables that not every CPU walks: a kernel that gives each CPU upper page tables of its own (RadixVM, numaPTE)
 //! knows which CPUs can hold a translation, and interrupts no other.
 //!
-//! **The rule.** The CPUs share the last-level tables. A directory of one CPU names such a table only after that CPU has
-//! faulted below it; before the entry is written, the CPU is recorded among the [`Sharers`] of the table. A CPU that is
-//! not among them has walked to no page below the table, so it caches none, and has nothing to flush.
+//! **The rule.** The CPUs share the last-level tables. A directory of one CPU names such a table only after that CPU
+//! has faulted below it; before the entry is written, the CPU is recorded among the [`Sharers`] of the table. A CPU
+//! that is not among them has walked to no page below the table, so it caches none, and has nothing to flush.
 //!
 //! A flush of pages below such tables goes to their sharers alone, of those CPUs that run the space. If this CPU is the
-//! only one, it advances no generation either: no other CPU owes anything, not even one that holds the space in lazy TLB
-//! mode while a table is freed.
+//! only one, it advances no generation either: no other CPU owes anything, not even one that holds the space in lazy
+//! TLB mode while a table is freed.
 //!
 //! ```text
 //!   CPU that faults (Sharers::hook)                CPU that takes translations away (Reach::add)
@@ -21,13 +21,14 @@
 //! A CPU is excluded when the flush is sent, not when the sharers are read: the thread may migrate in between, and then
 //! the CPU that it came from is another one.
 //!
-//! Nothing is taken back while a table lives. When it is freed, its entry is cleared first in the directory of every CPU
-//! that shares it, under a lock that keeps CPUs from hooking it meanwhile; after the flush the frame is an ordinary one.
+//! Nothing is taken back while a table lives. When it is freed, its entry is cleared first in the directory of every
+//! CPU that shares it, under a lock that keeps CPUs from hooking it meanwhile; after the flush the frame is an ordinary
+//! one.
 //!
-//! **Generations.** A CPU that runs the space falls behind the space's generation when flushes pass it by. A request with
-//! [`Needs::WITHIN`] is carried out page by page all the same, and then leaves the ASID's generation where it was, unless
-//! it is the next one (INV-4): a CPU that has run the space since has answered, or will answer, every flush that concerned
-//! it. What it pays is a full flush at its next switch to the space, and at the next flush that goes to all.
+//! **Generations.** A CPU that runs the space falls behind the space's generation when flushes pass it by. A request
+//! with [`Needs::WITHIN`] is carried out page by page all the same, and then leaves the ASID's generation where it was,
+//! unless it is the next one (INV-4): a CPU that has run the space since has answered, or will answer, every flush that
+//! concerned it. What it pays is a full flush at its next switch to the space, and at the next flush that goes to all.
 
 use super::gather::{Flushed, TlbGather};
 use super::request::{Extent, Needs, Request};
@@ -43,7 +44,8 @@ use crate::sync::{AtomicU64, Ordering, array_of, const_unless_loom, fence};
 /// Words of sharers: a bit for each of 128 CPUs. One under `cfg(narrow_sets)`, so that four CPUs are enough to share a
 /// bit.
 const WORDS: usize = if cfg!(narrow_sets) { 1 } else { 2 };
-/// CPUs that have a bit for themselves. Those beyond share one, so that a CPU may be taken for a sharer and none is lost.
+/// CPUs that have a bit for themselves. Those beyond share one, so that a CPU may be taken for a sharer and none is
+/// lost.
 const ALONE: usize = WORDS * CPUS_PER_WORD as usize;
 
 /// Which CPUs can walk to one last-level page table: 16 bytes beside what a kernel keeps about the frame.

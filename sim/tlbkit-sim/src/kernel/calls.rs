@@ -194,7 +194,7 @@ impl Calls {
     fn hint(&self) -> u64 {
         match self.machine.tlb().policy().directories {
             Directories::Shared => 0,
-            Directories::OfEachCpu => u64::from(self.me) % THREADS_APART << THREAD_SHIFT,
+            Directories::OfEachCpu => (u64::from(self.me) % THREADS_APART) << THREAD_SHIFT,
         }
     }
 

@@ -121,6 +121,10 @@ mod tests {
     const KERNEL: Pcid = Pcid(3);
     const USER: Pcid = Pcid(0x803);
 
+    fn concerns(operation: &Operation, mmu: &Mmu, class: Class) -> bool {
+        operation.concerns(mmu, class, mmu.cr3().root())
+    }
+
     /// One space with two pages.
     struct Space {
         phys: Phys,
@@ -168,9 +172,9 @@ mod tests {
     fn a_cpu_needs_telling_if_it_runs_the_space_and_holds_the_page() {
         let space = space(0);
         let operation = change(Owner::Space(space.root));
-        assert!(operation.concerns(&cpu(&space, PAGE, KERNEL), Class::Task));
-        assert!(!operation.concerns(&cpu(&space, OTHER_PAGE, KERNEL), Class::Task), "it never used this page");
-        assert!(!operation.concerns(&cpu(&space, PAGE, KERNEL), Class::Idle), "no program can use what it holds");
+        assert!(concerns(&operation, &cpu(&space, PAGE, KERNEL), Class::Task));
+        assert!(!concerns(&operation, &cpu(&space, OTHER_PAGE, KERNEL), Class::Task), "it never used this page");
+        assert!(!concerns(&operation, &cpu(&space, PAGE, KERNEL), Class::Idle), "no program can use what it holds");
     }
 
     #[test]
@@ -179,7 +183,7 @@ mod tests {
         let mut mmu = cpu(&space, PAGE, KERNEL);
         mmu.write_cr3(Cr3::flushing(PhysAddr(other.root.0 + (1 << 30)), Pcid(4)));
         assert!(mmu.holds(KERNEL, VirtAddr(PAGE), 1, Stride::Page4K), "its tag still has the entry");
-        assert!(!change(Owner::Space(space.root)).concerns(&mmu, Class::Task, mmu.cr3().root()));
+        assert!(!concerns(&change(Owner::Space(space.root)), &mmu, Class::Task));
     }
 
     #[test]
@@ -187,7 +191,7 @@ mod tests {
         let space = space(0);
         let mut mmu = cpu(&space, PAGE, USER);
         mmu.write_cr3(Cr3::keeping(space.root, KERNEL));
-        assert!(change(Owner::Space(space.root)).concerns(&mmu, Class::Task, mmu.cr3().root()));
+        assert!(concerns(&change(Owner::Space(space.root)), &mmu, Class::Task));
     }
 
     #[test]
@@ -196,9 +200,9 @@ mod tests {
         let mmu = cpu(&space, OTHER_PAGE, KERNEL);
         let mut operation = change(Owner::Space(space.root));
         operation.note_unhooked(space.root);
-        assert!(!operation.concerns(&mmu, Class::Idle, mmu.cr3().root()), "no path leads to that table");
+        assert!(!concerns(&operation, &mmu, Class::Idle), "no path leads to that table");
         operation.note_unhooked(space.last_table);
-        assert!(operation.concerns(&mmu, Class::Idle, mmu.cr3().root()));
+        assert!(concerns(&operation, &mmu, Class::Idle));
     }
 
     #[test]
@@ -207,8 +211,8 @@ mod tests {
             let space = space(flags);
             let mut mmu = cpu(&space, PAGE, KERNEL);
             mmu.write_cr3(Cr3::flushing(space.root, Pcid(5)));
-            assert!(change(Owner::Kernel).concerns(&mmu, Class::Idle, mmu.cr3().root()), "flags {flags:#x}");
+            assert!(concerns(&change(Owner::Kernel), &mmu, Class::Idle), "flags {flags:#x}");
         }
-        assert!(!change(Owner::Kernel).concerns(&cpu(&space(0), OTHER_PAGE, KERNEL), Class::Task));
+        assert!(!concerns(&change(Owner::Kernel), &cpu(&space(0), OTHER_PAGE, KERNEL), Class::Task));
     }
 }

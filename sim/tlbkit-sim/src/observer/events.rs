@@ -274,7 +274,8 @@ impl Observer {
 
 /// What the machine tells.
 impl Observer {
-    /// The top-level table at `own` is one CPU's, for the space that has one at `root`; a page above are the user halves.
+    /// The top-level table at `own` is one CPU's, for the space that has one at `root`; a page above are the user
+    /// halves.
     pub(crate) fn root_is_of(&self, own: PhysAddr, root: PhysAddr) {
         let above = |at: PhysAddr| PhysAddr(at.0 + USER_HALF_BYTES);
         self.spaces.borrow_mut().extend([(own, root), (above(own), above(root))]);

@@ -8,6 +8,7 @@ use tlbkit::{GracePeriods, Sharers, Tlb};
 use tlbkit_pmap::{KernelMap, Vm};
 
 use super::Machine;
+use super::bus::Bus;
 use super::issued::Issued;
 use crate::program::kernel::Kernel;
 
@@ -34,16 +35,16 @@ pub(crate) struct World<'k> {
 
 impl<'k> World<'k> {
     pub(crate) fn new(
-        machine: &'k RefCell<Machine>,
+        bus: Bus<'k>,
         tlb: &'k Tlb<'k>,
         periods: &'k GracePeriods<'k>,
         kernel_map: &'k KernelMap<'k>,
-        sharers: &'k [Sharers],
         spaces: &'k [OnceCell<Space<'k>>],
         sets: &'k [AtomicU64],
         kernel: Kernel,
     ) -> Self {
         let issued = kernel.program.cpus.iter().map(|_| RefCell::default()).collect();
+        let Bus { machine, sharers } = bus;
         Self {
             machine,
             tlb,

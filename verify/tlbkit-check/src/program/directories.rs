@@ -48,8 +48,8 @@ fn migrate() -> Program {
 }
 
 fn lazy() -> Program {
-    let owner = vec![Op::Touch(0, Write), Op::Unmap(0, 1), Op::Map(1, Content::Private), Op::Touch(0, Write)].repeat(2);
-    let sharer = vec![Op::Touch(0, Read), Op::Idle, Op::KernelMap, Op::Run(0), Op::Compute(2)].repeat(2);
+    let owner = [Op::Touch(0, Write), Op::Unmap(0, 1), Op::Map(1, Content::Private), Op::Touch(0, Write)].repeat(2);
+    let sharer = [Op::Touch(0, Read), Op::Idle, Op::KernelMap, Op::Run(0), Op::Compute(2)].repeat(2);
     let stranger = vec![Op::Idle, Op::KernelUnmap, Op::Run(0), Op::Idle, Op::Run(0), Op::Compute(2)];
     with_directories(Program { setup: shared(1, 2), cpus: vec![owner, sharer, stranger] })
 }
