@@ -66,6 +66,11 @@ impl<M: Machine> Hardware for TestCpu<M> {
         machine.apics().cpus().filter(|&to| to != self.id).for_each(|to| machine.interrupt(to));
     }
 
+    /// Its tables are shared, and a test may say of some that they are not.
+    fn directories(&self) -> tlbkit::Directories {
+        tlbkit::Directories::OfEachCpu
+    }
+
     fn host_flush(&self) -> HostFlush {
         self.host_flush.get()
     }

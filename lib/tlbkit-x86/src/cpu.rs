@@ -4,8 +4,8 @@ use core::num::NonZeroU32;
 
 use tlbkit::sync::AtomicU64;
 use tlbkit::{
-    AddressSpace, CpuId, Cr3, Event, Features, Hardware, HostExtent, HostFlush, Invlpgb, Invpcid, IrqsOff,
-    KernelFlushes, Late, Missing, Pcid, SpaceToken, VirtAddr,
+    AddressSpace, CpuId, Cr3, Directories, Event, Features, Hardware, HostExtent, HostFlush, Invlpgb, Invpcid, IrqsOff,
+    KernelFlushes, Late, Missing, Pcid, PhysAddr, SpaceToken, VirtAddr,
 };
 
 use crate::apic::{Apic, Destination};
@@ -61,6 +61,18 @@ pub trait Kernel {
     #[inline(always)]
     fn event(&self, event: Event) {
         let _ = event;
+    }
+
+    /// As [`Hardware::directories`].
+    #[inline(always)]
+    fn directories(&self) -> Directories {
+        Directories::Shared
+    }
+
+    /// As [`Hardware::root_here`].
+    #[inline(always)]
+    fn root_here(&self, space: &AddressSpace<Self::Set>) -> PhysAddr {
+        space.root()
     }
 
     /// As [`Hardware::host_flush`].
@@ -278,6 +290,16 @@ impl<K: Kernel> Hardware for X86Cpu<'_, K> {
             // SAFETY: as above.
             unsafe { self.apic.send(Destination::AllButSelf, self.flush_vector) }
         }
+    }
+
+    #[inline(always)]
+    fn directories(&self) -> Directories {
+        self.kernel.directories()
+    }
+
+    #[inline(always)]
+    fn root_here(&self, space: &AddressSpace<K::Set>) -> PhysAddr {
+        self.kernel.root_here(space)
     }
 
     #[inline(always)]

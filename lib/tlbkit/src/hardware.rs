@@ -7,6 +7,7 @@
 use core::num::NonZeroU32;
 
 use crate::addr::{CpuId, PhysAddr, SpaceToken, Stride, VirtAddr};
+use crate::policy::Directories;
 use crate::space::AddressSpace;
 use crate::space::cpu_set::Missing;
 use crate::sync::AtomicU64;
@@ -454,6 +455,14 @@ pub trait Hardware {
     /// default does not tell.
     fn cr3(&self) -> Option<Cr3> {
         None
+    }
+
+    /// Whether each CPU may have upper page tables of its own in some space: the head of `flush/sharers.rs`. The default
+    /// says that all share them, and then [`flush_within`](crate::TlbGather::flush_within) is an ordinary flush. The
+    /// answer is always the same.
+    #[inline(always)]
+    fn directories(&self) -> Directories {
+        Directories::Shared
     }
 
     /// The top-level table that this CPU loads for `space`. The default is the one that the space was made with. A

@@ -16,7 +16,7 @@ use crate::flush::request::Needs;
 use crate::hardware::{Cr3, Hardware, IrqsOff};
 use crate::policy::history::choices::LazyReferences;
 use crate::policy::history::state::Counters;
-use crate::policy::{Broadcast, CpuSetUpkeep, Isolation, Knobs, Lazy, LocalFlush, Policy, Tags};
+use crate::policy::{Broadcast, CpuSetUpkeep, Directories, Isolation, Knobs, Lazy, LocalFlush, Policy, Tags};
 use crate::space::cpu_set::AtomicCpuSet;
 use crate::space::shared::{SharedPcids, Stamp};
 use crate::space::{AddressSpace, Generation, SpaceId};
@@ -291,6 +291,13 @@ impl<'t, 'k, H: Hardware> Cpu<'t, 'k, H> {
     #[inline(always)]
     pub(crate) fn has_broadcast(&self) -> bool {
         self.hardware.broadcast_pages().is_some() && self.has_flag(flag::BROADCAST)
+    }
+
+    /// True if CPUs may have upper page tables of their own. Where [`Hardware::directories`] is left as it is, nothing is
+    /// left of what asks for it.
+    #[inline(always)]
+    pub(crate) fn has_directories(&self) -> bool {
+        self.hardware.directories() == Directories::OfEachCpu
     }
 
     /// The generation in `stamp`, which is the stamp itself where no space has a shared PCID.

@@ -60,7 +60,9 @@ impl<H: Hardware> Cpu<'_, '_, H> {
                 self.flush_pages(*request);
                 self.state.asids.set_generation(asid, newest);
             }
-            _ if request.needs(Needs::WITHIN) => self.flush_within(*request, held, newest, irqs),
+            _ if self.has_directories() && request.needs(Needs::WITHIN) => {
+                self.flush_within(*request, held, newest, irqs)
+            }
             _ => self.flush_whole_space(newest, request.needs, irqs),
         }
     }

@@ -337,8 +337,10 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
         request: &Request<'_>,
     ) -> u64 {
         let (space, needs) = (request.space, request.needs);
-        if matches!(whose, Translations::OfKernel) || needs.any_of(Needs::WIDENS_RESPONDERS.with(Needs::WITHIN)) {
-            self.choose_widely(whose, index, others, request)
+        if self.has_directories() && needs.any_of(Needs::WITHIN) {
+            self.choose_within(whose, index, others, request)
+        } else if matches!(whose, Translations::OfKernel) || needs.any_of(Needs::WIDENS_RESPONDERS) {
+            self.choose_widely(index, others, request)
         } else if needs.any_of(Needs::TABLES) || self.has_flag(flag::LAZY_INTERRUPTED) {
             self.choose_by(index, others, |seen| seen.may_hold(space))
         } else {
@@ -361,10 +363,7 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
     /// [`choose`](Self::choose) where CPUs may have to flush that do not use the space, or where there is no space: for
     /// kernel addresses and for batches. A CPU that is absent answers nobody, and flushes everything when it comes
     /// online.
-    fn choose_widely(&self, whose: Translations<'_, H::Set>, index: usize, others: u64, request: &Request<'_>) -> u64 {
-        if request.needs(Needs::WITHIN) {
-            return self.choose_within(whose, index, others, request);
-        }
+    fn choose_widely(&self, index: usize, others: u64, request: &Request<'_>) -> u64 {
         let Extent::Loaded(targets) = request.extent else {
             return self.choose_by(index, others, |seen| !seen.is_absent());
         };

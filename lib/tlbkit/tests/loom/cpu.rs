@@ -501,6 +501,10 @@ impl Hardware for Cpu {
         }
     }
 
+    fn directories(&self) -> tlbkit::Directories {
+        self.machine.setup.directories
+    }
+
     fn host_flush(&self) -> HostFlush {
         self.machine.setup.host
     }

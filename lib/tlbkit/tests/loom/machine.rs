@@ -6,9 +6,9 @@ use std::num::NonZeroU32;
 use self_cell::self_cell;
 use tlbkit::sync::AtomicU64;
 use tlbkit::{
-    AddressSpace, Broadcast, Compare, CpuSetUpkeep, CpuState, Features, GracePeriods, History, HostFlush, Isolation,
-    KernelFlushes, Late, Lazy, LazyReferences, LocalFlush, Passed, PhysAddr, Policy, RangeRule, SpaceToken, Tags, Tlb,
-    Unmapping, UserFlush,
+    AddressSpace, Broadcast, Compare, CpuSetUpkeep, CpuState, Directories, Features, GracePeriods, History, HostFlush,
+    Isolation, KernelFlushes, Late, Lazy, LazyReferences, LocalFlush, Passed, PhysAddr, Policy, RangeRule, SpaceToken,
+    Tags, Tlb, Unmapping, UserFlush,
 };
 
 use crate::core::Core;
@@ -27,16 +27,9 @@ pub(crate) const POLICY: Policy = Policy {
     local_flush: LocalFlush::WhileRemote,
     broadcast: Broadcast::Off,
     unmapping: Unmapping::Awaited,
-    directories: tlbkit::Directories::Shared,
+    directories: Directories::Shared,
     history: History::NONE,
 };
-
-/// Whose the page tables above the last level are.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Directories {
-    Shared,
-    OfEachCpu,
-}
 
 /// What a test runs on.
 #[derive(Clone, Copy)]

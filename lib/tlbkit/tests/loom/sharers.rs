@@ -1,10 +1,10 @@
 //! Page tables of each CPU's own: who has not hooked a last-level table holds nothing of it, and is not interrupted.
 
-use tlbkit::Isolation;
+use tlbkit::{Directories, Isolation};
 
 use crate::cpu::Cpu;
 use crate::explore::{check, check_end};
-use crate::machine::{Directories, POLICY, Setup};
+use crate::machine::{POLICY, Setup};
 
 fn setup() -> Setup {
     Setup { directories: Directories::OfEachCpu, preemptions: 3, ..Setup::default() }

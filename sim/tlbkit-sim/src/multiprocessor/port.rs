@@ -226,6 +226,10 @@ impl Hardware for Port {
         self.machine.sync(0);
     }
 
+    fn directories(&self) -> tlbkit::Directories {
+        self.machine.tlb.policy().directories
+    }
+
     fn host_flush(&self) -> HostFlush {
         self.machine.host_flush()
     }

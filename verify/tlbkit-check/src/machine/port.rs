@@ -138,6 +138,10 @@ impl<'k> Hardware for Port<'_, 'k> {
         (0..cpus).filter(|&to| to != self.cpu).for_each(|to| self.interrupt(to));
     }
 
+    fn directories(&self) -> tlbkit::Directories {
+        self.world.kernel.directories()
+    }
+
     fn host_flush(&self) -> HostFlush {
         self.world.machine.borrow().host.promise()
     }

@@ -85,6 +85,11 @@ impl Kernel {
         }
     }
 
+    /// Whose the upper page tables are.
+    pub(crate) const fn directories(&self) -> tlbkit::Directories {
+        if self.has_directories { tlbkit::Directories::OfEachCpu } else { tlbkit::Directories::Shared }
+    }
+
     /// The space whose task `cpu` runs.
     pub(crate) fn runs(&self, cpu: usize) -> Option<usize> {
         self.runs[cpu].get()
