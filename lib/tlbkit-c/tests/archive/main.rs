@@ -14,7 +14,7 @@ use std::process::Command;
 use tools::{KERNEL_FLAGS, Result, archive, archive_of, crate_dir, run, scratch};
 
 /// With every function of the header called: of the checked archive, and of the fast one.
-const TEXT_BYTES_MAX: u64 = 51_800;
+const TEXT_BYTES_MAX: u64 = 51_900;
 const FAST_TEXT_BYTES_MAX: u64 = 41_800;
 const CPU_BYTES_MAX: u64 = 512;
 

@@ -61,7 +61,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
                 self.state.asids.set_generation(asid, newest);
             }
             _ if self.has_directories() && request.needs(Needs::WITHIN) => {
-                self.flush_within(*request, held, newest, irqs)
+                self.flush_within(request, held, newest, irqs)
             }
             _ => self.flush_whole_space(newest, request.needs, irqs),
         }

@@ -138,8 +138,7 @@ impl Request<'_> {
     /// The number of pages that are flushed one by one; `None` for everything.
     pub(crate) const fn pages(&self) -> Option<u32> {
         match self.extent {
-            Extent::Everything | Extent::Loaded(_) => None,
-            Extent::Within(within) => Self { extent: within.extent, ..*self }.pages(),
+            Extent::Everything | Extent::Loaded(_) | Extent::Within(_) => None,
             Extent::Range { pages, .. } => Some(pages),
             Extent::List(list) => Some(list.count()),
         }
@@ -223,8 +222,7 @@ impl<'m> Mailbox<'m> {
     pub(crate) fn post(&self, request: &Request<'_>, in_use: InUse) {
         let (kind, start, count) = match request.extent {
             // The targets decide which CPUs are responders, which need not know them.
-            Extent::Everything | Extent::Loaded(_) => (EVERYTHING, 0, 0),
-            Extent::Within(within) => return self.post(&Request { extent: within.extent, ..*request }, in_use),
+            Extent::Everything | Extent::Loaded(_) | Extent::Within(_) => (EVERYTHING, 0, 0),
             Extent::Range { start, pages } => (RANGE, start.0, pages),
             Extent::List(list) => match self.list.and_then(|shared| shared.post(list)) {
                 Some(lowest) => (LIST, lowest, list.count()),

@@ -182,15 +182,33 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         })
     }
 
+    /// Pages that `request` names one by one, for a report.
+    #[inline(always)]
+    pub(super) fn pages_of(&self, request: &Request<'_>) -> u32 {
+        match request.extent {
+            Extent::Within(within) if self.has_directories() => {
+                Request { extent: within.extent, ..*request }.pages().unwrap_or(u32::MAX)
+            }
+            _ => request.pages().unwrap_or(u32::MAX),
+        }
+    }
+
+    /// Writes a request with [`Needs::WITHIN`] into a free mailbox of this CPU.
+    #[cold]
+    pub(super) fn post_within(&self, mailbox: usize, request: &Request<'_>) {
+        let Extent::Within(within) = request.extent else { return };
+        self.own_mailbox(mailbox).post(&Request { extent: within.extent, ..*request }, self.mailboxes_in_use());
+    }
+
     /// Carries out here a request with [`Needs::WITHIN`] that is not the next one, or that this CPU sends itself.
     #[cold]
-    pub(super) fn flush_within(&self, request: Request<'_>, held: Generation, newest: Generation, irqs: &IrqsOff) {
+    pub(super) fn flush_within(&self, request: &Request<'_>, held: Generation, newest: Generation, irqs: &IrqsOff) {
         match request.extent {
             Extent::Within(within) => {
-                self.flush_within(Request { extent: within.extent, ..request }, held, newest, irqs);
+                self.flush_within(&Request { extent: within.extent, ..*request }, held, newest, irqs);
             }
             Extent::Range { .. } | Extent::List(_) => {
-                self.flush_pages(request);
+                self.flush_pages(*request);
                 if request.generation == held.next() && newest == request.generation {
                     self.state.asids.set_generation(self.asid(), newest);
                 }

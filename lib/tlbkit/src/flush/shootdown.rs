@@ -141,7 +141,7 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
     pub(crate) fn announce(&self, whose: Translations<'_, H::Set>, request: &mut Request<'_>) -> Outcome {
         self.assert_here();
         self.assert_not_in_a_flush();
-        self.hardware.event(Event::FlushBegin(request.pages().unwrap_or(u32::MAX)));
+        self.hardware.event(Event::FlushBegin(self.pages_of(request)));
         let Translations::OfSpace(space) = whose else {
             // SeqCst: the PTE change comes before the online CPUs are read; partner is the fence in `bring_up`.
             fence(Ordering::SeqCst);
@@ -251,7 +251,7 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
                     return Responders { words: &[], start: 0, count: 0 };
                 }
                 let outbox = self.tlb.matrix.outbox_word(self.id, mailbox, 0);
-                self.own_mailbox(mailbox).post(request, self.mailboxes_in_use());
+                self.post(mailbox, request);
                 // Release: as in `send_to_many`.
                 outbox.store(chosen, Ordering::Release);
                 let count = if ENABLED { chosen.count_ones() } else { 0 };
@@ -293,7 +293,7 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
             }
             // The request is in the mailbox before the first bit of the outbox leads a responder there.
             if count == 0 {
-                self.own_mailbox(mailbox).post(request, self.mailboxes_in_use());
+                self.post(mailbox, request);
                 start = index;
             }
             // Release: the mailbox is complete; partner is the Acquire load of the outbox in `answer_mailbox`.
@@ -308,6 +308,15 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
             self.interrupt(&responders);
         }
         (start as u32, end as u32, count)
+    }
+
+    /// Writes `request` into a free mailbox of this CPU; who else is a responder is left out.
+    #[inline(always)]
+    fn post(&self, mailbox: usize, request: &Request<'_>) {
+        if self.has_directories() && matches!(request.extent, Extent::Within(_)) {
+            return self.post_within(mailbox, request);
+        }
+        self.own_mailbox(mailbox).post(request, self.mailboxes_in_use());
     }
 
     fn report(&self, skipped: u64, chosen: u64) {

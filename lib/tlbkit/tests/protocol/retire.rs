@@ -63,7 +63,8 @@ fn what_cannot_be_retired_is_flushed_and_what_is_nothing_is_not() {
     let mut retired = retire(world, &periods, Owner::Kernel, KERNEL);
     assert!(retired.is_over(&world.cpu(0), &periods));
     free(world, &periods, retired);
-    let needs: [fn(&'static World, &mut TlbGather<'static, &'static [AtomicU64], Vec<usize>>); 3] = [
+    type Need = fn(&'static World, &mut TlbGather<'static, &'static [AtomicU64], Vec<usize>>);
+    let needs: [Need; 3] = [
         |_, gather| gather.tables_freed(),
         |_, gather| gather.interrupt_walkers(),
         |world, gather| gather.page(&world.cpu(0), VirtAddr(KERNEL), Stride::Page4K, Scope::Global, Reason::Fork),
