@@ -457,9 +457,9 @@ pub trait Hardware {
         None
     }
 
-    /// Whether each CPU may have upper page tables of its own in some space: the head of `flush/sharers.rs`. The default
-    /// says that all share them, and then [`flush_within`](crate::TlbGather::flush_within) is an ordinary flush. The
-    /// answer is always the same.
+    /// Whether each CPU may have upper page tables of its own in some space: the head of `flush/sharers.rs`. The
+    /// default says that all share them, and then [`flush_within`](crate::TlbGather::flush_within) is an ordinary
+    /// flush. The answer is always the same.
     #[inline(always)]
     fn directories(&self) -> Directories {
         Directories::Shared

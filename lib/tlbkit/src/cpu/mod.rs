@@ -293,8 +293,8 @@ impl<'t, 'k, H: Hardware> Cpu<'t, 'k, H> {
         self.hardware.broadcast_pages().is_some() && self.has_flag(flag::BROADCAST)
     }
 
-    /// True if CPUs may have upper page tables of their own. Where [`Hardware::directories`] is left as it is, nothing is
-    /// left of what asks for it.
+    /// True if CPUs may have upper page tables of their own. Where [`Hardware::directories`] is left as it is, nothing
+    /// is left of what asks for it.
     #[inline(always)]
     pub(crate) fn has_directories(&self) -> bool {
         self.hardware.directories() == Directories::OfEachCpu
