@@ -9,7 +9,9 @@ pub(super) const ALL: &[Named] = &[
     named("directories", "pages come and go below tables that CPUs hook and lose", users),
     named("directories-1-page", "a page goes while another CPU hooks its table, for all schedules", one_page),
     named("directories-migrate", "a thread goes to another CPU and takes away what it used on the first", migrate),
+    named("directories-alone", "a thread takes away what only another CPU has used, of two or of three", alone),
     named("directories-lazy", "page tables are freed while CPUs that share them idle, and come back", lazy),
+    named("directories-overlap", "pages are given back while an unmap has taken their table out", overlap),
     named("directories-protect", "a permission is taken away on the only CPU that has used the page", protect),
     named("directories-spaces", "copies of a space, each with directories, change and end", spaces),
     named("directories-batch", "pages that a batch has taken are found gone by the only CPU that used them", batch),
@@ -47,11 +49,31 @@ fn migrate() -> Program {
     with_directories(Program { setup: shared(2, 1), cpus: vec![from, to] })
 }
 
+/// The CPUs run the space, and each hooks what it touches.
+fn untouched(pages: u8, cpus: u8) -> Vec<(u8, Op)> {
+    let runs = (0..cpus).map(|cpu| (cpu, Op::Run(0)));
+    runs.chain([(0, Op::Map(pages, Content::Private))]).collect()
+}
+
+fn alone() -> Program {
+    let changer = vec![Op::Compute(3), Op::DontNeed(0, 1), Op::Compute(3), Op::Touch(0, Write), Op::DontNeed(0, 1)];
+    let again = vec![Op::Protect(0, 2, Rights::Read), Op::Compute(2), Op::DontNeed(1, 1)];
+    let user = vec![Op::Touch(0, Write), Op::Compute(4), Op::Touch(0, Read), Op::Touch(1, Write), Op::Compute(4)];
+    let cpus = vec![[changer, again].concat(), vec![Op::Compute(2)], user];
+    with_directories(Program { setup: untouched(2, 3), cpus })
+}
+
 fn lazy() -> Program {
     let owner = [Op::Touch(0, Write), Op::Unmap(0, 1), Op::Map(1, Content::Private), Op::Touch(0, Write)].repeat(2);
     let sharer = [Op::Touch(0, Read), Op::Idle, Op::KernelMap, Op::Run(0), Op::Compute(2)].repeat(2);
     let stranger = vec![Op::Idle, Op::KernelUnmap, Op::Run(0), Op::Idle, Op::Run(0), Op::Compute(2)];
     with_directories(Program { setup: shared(1, 2), cpus: vec![owner, sharer, stranger] })
+}
+
+fn overlap() -> Program {
+    let unmapper = [Op::Unmap(0, 2), Op::Map(2, Content::Private), Op::Touch(0, Write), Op::Touch(1, Write)].repeat(2);
+    let giver = [Op::Touch(0, Read), Op::DontNeed(0, 2), Op::Compute(2)].repeat(3);
+    with_directories(Program { setup: shared(2, 2), cpus: vec![unmapper, giver.clone(), giver] })
 }
 
 fn protect() -> Program {
