@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail, ensure};
 use std::collections::VecDeque;
 use std::env;
 use std::fs::{self, File};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -82,6 +82,7 @@ struct Ended {
 /// Runs the steps that `args` ask for; false if one failed.
 pub(crate) fn run(root: &Path, args: &[String]) -> Result<bool> {
     let steps = chosen(args)?;
+    own_path()?;
     let begun = Instant::now();
     let lane = |lane| Mutex::new(steps.iter().copied().filter(|step| step.lane == lane).collect::<VecDeque<_>>());
     let (tree, beside, alone) = (lane(Lane::Tree), lane(Lane::Beside), lane(Lane::Alone));
@@ -159,6 +160,16 @@ fn run_one(root: &Path, step: &Step) -> Result<Ended> {
     Ok(Ended { name: step.name, outcome, seconds: begun.elapsed().as_secs_f64(), processor_seconds })
 }
 
+/// Where this program lies. The tests of the workspace build it again, and then the system says that it was deleted: so it
+/// is asked once, before they run.
+fn own_path() -> Result<&'static Path> {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    if PATH.get().is_none() {
+        _ = PATH.set(env::current_exe()?);
+    }
+    PATH.get().map(PathBuf::as_path).context("where this program lies")
+}
+
 /// Runs the command of a step, whose output goes into a file until it is known whether somebody must see it.
 fn executed(root: &Path, step: &Step) -> Result<(Outcome, f64)> {
     let target = setup::target_dir(root);
@@ -169,7 +180,7 @@ fn executed(root: &Path, step: &Step) -> Result<(Outcome, f64)> {
     let line = step.command.replace("cargo xtask", "\"$XTASK\"");
     let status = Command::new("sh")
         .args(["-c", &format!("{line}\nstatus=$?\ntimes\nexit $status")])
-        .env("XTASK", env::current_exe()?)
+        .env("XTASK", own_path()?)
         .env("TARGET", target)
         .current_dir(root)
         .stdin(Stdio::null())
