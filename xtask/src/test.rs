@@ -160,8 +160,8 @@ fn run_one(root: &Path, step: &Step) -> Result<Ended> {
     Ok(Ended { name: step.name, outcome, seconds: begun.elapsed().as_secs_f64(), processor_seconds })
 }
 
-/// Where this program lies. The tests of the workspace build it again, and then the system says that it was deleted: so it
-/// is asked once, before they run.
+/// Where this program lies. The tests of the workspace build it again, and then the system says that it was deleted:
+/// so it is asked once, before they run.
 fn own_path() -> Result<&'static Path> {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     if PATH.get().is_none() {
