@@ -150,8 +150,9 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     fn shootdown_within(&self, whose: Translations<'_, H::Set>, request: &Request<'_>, reach: Reach, reason: Reason) {
         let Translations::OfSpace(space) = whose else { return self.shootdown(whose, *request, reason) };
         let is_known = self.has_directories() && reach != Reach::EVERYBODY;
-        // A batch, or an issued flush, may owe a flush of what the caller has found cleared.
-        if !is_known || request.needs(Needs::GLOBAL) || self.tlb.owed.is_owed(space.id) {
+        // Walkers in software read tables that their CPU has not hooked. A batch, or an issued flush, may owe a flush of
+        // what the caller has found cleared.
+        if !is_known || request.needs(Needs::GLOBAL.with(Needs::ANSWER)) || self.tlb.owed.is_owed(space.id) {
             return self.shootdown(whose, *request, reason);
         }
         let is_alone = reach.is_only(self.id, self.tlb.cpus.len());

@@ -136,3 +136,16 @@ fn inv_11_global_entries_go_from_all_cpus_whoever_shares_the_table() {
     gather.flush_within(&world.cpu(0), reach).into_frames();
     assert_eq!(told(world), [1, 2, 3]);
 }
+
+/// A walker in software reads tables that its CPU has not hooked.
+#[test]
+fn c_23_who_interrupts_walkers_interrupts_all_that_run_the_space() {
+    let (world, space) = world(Policy::default());
+    let mut gather = TlbGather::new(Translations::OfSpace(world.at(space)), Vec::<u64>::new());
+    gather.page(&world.cpu(0), VirtAddr(USER), Stride::Page4K, Scope::Local, Reason::FreeTable);
+    gather.interrupt_walkers();
+    let mut reach = Reach::NOBODY;
+    reach.add(&shared_by(&[0]));
+    gather.flush_within(&world.cpu(0), reach).into_frames();
+    assert_eq!(told(world), [1, 2, 3]);
+}
