@@ -48,7 +48,7 @@ impl Directories {
 }
 
 impl<'k, S> Vm<'k, S> {
-    /// As [`new`](Self::new), an empty space in which each CPU of the machine has upper page tables of its own.
+    /// As [`new`](Self::new), an empty space in which each CPU of the machine has its own upper page tables.
     /// [`Hardware::root_here`] answers with [`root_on`](Self::root_on) for it, and [`Memory::sharers`] is asked.
     ///
     /// # Errors
@@ -76,7 +76,7 @@ impl<'k, S> Vm<'k, S> {
 }
 
 impl<S> Pmap<S> {
-    /// True if each CPU has upper page tables of its own.
+    /// True if each CPU has its own upper page tables.
     pub(crate) const fn has_directories(&self) -> bool {
         self.locks.directories.page.0 != 0
     }

@@ -67,7 +67,7 @@ pub(crate) struct MmuGather<'a, H: Hardware, M, const N: usize> {
     total_pages: u64,
     /// Which CPUs can hold what was recorded since the last flush, but for what lies below `last`.
     reach: Reach,
-    /// The last-level table below which something was recorded last, where each CPU has directories of its own.
+    /// The last-level table below which something was recorded last, where each CPU has its own directories.
     last: Option<PhysAddr>,
     has_directories: bool,
     /// Bytes that the operation has looked at below last-level tables, of which it knows the sharers.
@@ -125,7 +125,7 @@ impl<'a, H: Hardware, M: Memory, const N: usize> MmuGather<'a, H, M, N> {
         }
     }
 
-    /// Where each CPU has directories of its own: the operation looks at so many bytes below the last-level table
+    /// Where each CPU has its own directories: the operation looks at so many bytes below the last-level table
     /// `last`.
     pub(crate) fn look_below(&mut self, last: PhysAddr, bytes: u64) {
         self.looked_at += bytes;

@@ -457,7 +457,7 @@ pub trait Hardware {
         None
     }
 
-    /// Whether each CPU may have upper page tables of its own in some space: the head of `flush/sharers.rs`. The
+    /// Whether each CPU may have its own upper page tables in some space: the head of `flush/sharers.rs`. The
     /// default says that all share them, and then [`flush_within`](crate::TlbGather::flush_within) is an ordinary
     /// flush. The answer is always the same.
     #[inline(always)]
@@ -466,7 +466,7 @@ pub trait Hardware {
     }
 
     /// The top-level table that this CPU loads for `space`. The default is the one that the space was made with. A
-    /// kernel that gives each CPU upper page tables of its own (the head of `flush/sharers.rs`) names this CPU's:
+    /// kernel that gives each CPU its own upper page tables (the head of `flush/sharers.rs`) names this CPU's:
     /// always the same one, with the user half a page above it under isolation.
     #[inline(always)]
     fn root_here(&self, space: &AddressSpace<Self::Set>) -> PhysAddr {

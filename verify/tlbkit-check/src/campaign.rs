@@ -45,7 +45,7 @@ pub const BROADCAST: u64 = 1 << 35;
 pub const RETIRE: u64 = 1 << 36;
 /// Seeds of the first family for each of that one.
 const TO_ONE_RETIRE: u64 = 8;
-/// The first seed of the family in which each CPU has upper page tables of its own.
+/// The first seed of the family in which each CPU has its own upper page tables.
 pub const DIRECTORIES: u64 = 1 << 37;
 /// Seeds of the first family for each of that one.
 const TO_ONE_DIRECTORIES: u64 = 4;

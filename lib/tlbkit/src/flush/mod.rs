@@ -19,7 +19,7 @@
 //! | `wait.rs` | waiting for the answers, and CPUs that are late or go offline meanwhile |
 //! | `pending.rs` | [`Pending`](pending::Pending): flushes that are issued now and waited for later |
 //! | `retire.rs` | frames that come back after a grace period, for which nobody is interrupted |
-//! | `sharers.rs` | flushes that interrupt nobody, since each CPU has upper page tables of its own |
+//! | `sharers.rs` | flushes that interrupt nobody, since each CPU has its own upper page tables |
 //! | `owed.rs`, `targets.rs` | which spaces still have deferred flushes; whom a batch concerns |
 //!
 //! **The race** between the initiator and a CPU that loads the space is drawn in `space/mod.rs`: it decides which CPUs

@@ -1,4 +1,4 @@
-//! Page tables that not every CPU walks: a kernel that gives each CPU upper page tables of its own (RadixVM, numaPTE)
+//! Page tables that not every CPU walks: a kernel that gives each CPU its own upper page tables (RadixVM, numaPTE)
 //! knows which CPUs can hold a translation, and interrupts no other.
 //!
 //! **The rule.** The CPUs share the last-level tables. A directory of one CPU names such a table only after that CPU
@@ -150,7 +150,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     fn shootdown_within(&self, whose: Translations<'_, H::Set>, request: &Request<'_>, reach: Reach, reason: Reason) {
         let Translations::OfSpace(space) = whose else { return self.shootdown(whose, *request, reason) };
         let is_known = self.has_directories() && reach != Reach::EVERYBODY;
-        // Walkers in software read tables that their CPU has not hooked. A batch, or an issued flush, may owe a flush of
+        // Software walkers read tables that their CPU has not hooked. A batch, or an issued flush, may owe a flush of
         // what the caller has found cleared.
         if !is_known || request.needs(Needs::GLOBAL.with(Needs::ANSWER)) || self.tlb.owed.is_owed(space.id) {
             return self.shootdown(whose, *request, reason);

@@ -53,7 +53,7 @@ pub(crate) struct Kernel {
     pub(super) busy: Cell<usize>,
     /// The program retires something, so its CPUs pass.
     pub(super) retires: bool,
-    /// Each CPU has upper page tables of its own.
+    /// Each CPU has its own upper page tables.
     pub(super) has_directories: bool,
 }
 

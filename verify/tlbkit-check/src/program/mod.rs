@@ -151,7 +151,7 @@ pub enum Op {
     DeferUserFlush,
     /// The machine is a guest of such a host, which preempts CPUs from now on: before everything else.
     Host(Host),
-    /// Each CPU has upper page tables of its own in the spaces that are made from now on: before all else.
+    /// Each CPU has its own upper page tables in the spaces that are made from now on: before all else.
     Directories,
     /// The CPU is not to be disturbed while its program runs, and takes non-maskable interrupts: before all else.
     Isolate,

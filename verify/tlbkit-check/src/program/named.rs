@@ -41,7 +41,7 @@ pub const BROADCAST: &[Named] = broadcast::ALL;
 /// Those about what is retired, which seeds of that family run in turn.
 pub const RETIRE: &[Named] = retire::ALL;
 
-/// Those in which each CPU has upper page tables of its own, which seeds of that family run in turn.
+/// Those in which each CPU has its own upper page tables, which seeds of that family run in turn.
 pub const DIRECTORIES: &[Named] = directories::ALL;
 
 /// More of them, small enough for all schedules.
