@@ -69,7 +69,7 @@ static void remap(unsigned page, uint64_t value, enum tlbkit_reason reason) {
     struct tlbkit_gather gather;
     OK(tlbkit_gather_begin(&gather, &machine, &a.space, &frames));
     uint64_t old = user_map(&a, page, frame_of(value));
-    OK(tlbkit_gather_unmap(&gather, this_cpu(), user_address(page), TLBKIT_STRIDE_PAGE4K, TLBKIT_SCOPE_LOCAL, reason,
+    OK(tlbkit_gather_unmap(&gather, this_cpu(), user_address(page), TLBKIT_STRIDE_PAGE4K, TLBKIT_SCOPE_NON_GLOBAL, reason,
                            old));
     OK(tlbkit_gather_finish(&gather, this_cpu()));
 }
@@ -156,7 +156,7 @@ static void test_gather(void) {
     OK(tlbkit_gather_begin(&gather, &machine, &a.space, &frames));
     for (unsigned page = 1; page < 4; page++) {
         uint64_t old = user_map(&a, page, 0);
-        OK(tlbkit_gather_unmap(&gather, 0, user_address(page), TLBKIT_STRIDE_PAGE4K, TLBKIT_SCOPE_LOCAL,
+        OK(tlbkit_gather_unmap(&gather, 0, user_address(page), TLBKIT_STRIDE_PAGE4K, TLBKIT_SCOPE_NON_GLOBAL,
                                TLBKIT_REASON_REMOVE_PTE, old));
     }
     CHECK(freed == 0);

@@ -238,7 +238,7 @@ impl<'a, G: PinCurrentCpu> TlbFlusher<'a, G> {
         }
         if !named.is_empty() {
             let (va, pages) = (VirtAddr(named.start as u64), named.len() / PAGE_SIZE);
-            let scope = if matches!(self.whose, Translations::OfKernel) { Scope::Global } else { Scope::Local };
+            let scope = if matches!(self.whose, Translations::OfKernel) { Scope::Global } else { Scope::NonGlobal };
             gather.range(cpu, va, pages as u64, Stride::Page4K, scope, Reason::RemovePte);
         }
         self.pending.push(gather.issue(cpu));

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 // A hash of this file: `tlbkit_header_fits` compares it with the one in the archive.
-#define TLBKIT_INTERFACE 0x611b334cc3ffcc77ull
+#define TLBKIT_INTERFACE 0x70a80f0638a29bd1ull
 // For gcc and clang.
 #define TLBKIT_ALIGNED(bytes) __attribute__((aligned(bytes)))
 #define TLBKIT_MUST_USE __attribute__((warn_unused_result))
@@ -139,7 +139,7 @@ enum tlbkit_stride {
 // Whether the changed entry has the global bit.
 enum tlbkit_scope {
     // It has not.
-    TLBKIT_SCOPE_LOCAL = 0,
+    TLBKIT_SCOPE_NON_GLOBAL = 0,
     // It has.
     TLBKIT_SCOPE_GLOBAL = 1,
 };
@@ -630,7 +630,7 @@ TLBKIT_MUST_USE enum tlbkit_status tlbkit_flush_all_this_cpu(const struct tlbkit
 // Flushes kernel addresses on every CPU and in every space before it returns, like `flush_tlb_kernel_range`: for a
 // change that frees nothing, or after which the kernel frees by itself. `stride` as in `tlbkit_flush_range`.
 // Interrupts on. Without page-table isolation the translations are assumed to be global; for entries that lack the
-// global bit use a gather with `TLBKIT_SCOPE_LOCAL`, which flushes them under every PCID.
+// global bit use a gather with `TLBKIT_SCOPE_NON_GLOBAL`, which flushes them under every PCID.
 TLBKIT_MUST_USE
 enum tlbkit_status tlbkit_flush_kernel_range(const struct tlbkit_machine *machine,
                                              uint32_t cpu,

@@ -188,7 +188,7 @@ pub unsafe extern "C" fn tlbkit_flush_all_this_cpu(machine: *const MachineStorag
 /// Flushes kernel addresses on every CPU and in every space before it returns, like `flush_tlb_kernel_range`: for a
 /// change that frees nothing, or after which the kernel frees by itself. `stride` as in `tlbkit_flush_range`.
 /// Interrupts on. Without page-table isolation the translations are assumed to be global; for entries that lack the
-/// global bit use a gather with `TLBKIT_SCOPE_LOCAL`, which flushes them under every PCID.
+/// global bit use a gather with `TLBKIT_SCOPE_NON_GLOBAL`, which flushes them under every PCID.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_flush_kernel_range(
     machine: *const MachineStorage,

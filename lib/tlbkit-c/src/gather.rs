@@ -268,7 +268,7 @@ pub unsafe extern "C" fn tlbkit_gather_unmap_table(
         let range = Pages::new(va, unnamed_pages.max(1), StrideKind::Page4k as u32)?;
         gather.take_room()?;
         gather.inner.tables_freed();
-        gather.record_and_hold(percpu, range, Scope::Local, Reason::FreeTable, frame)
+        gather.record_and_hold(percpu, range, Scope::NonGlobal, Reason::FreeTable, frame)
     })
 }
 

@@ -28,7 +28,7 @@ pub enum StrideKind {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ScopeKind {
     /// It has not.
-    Local = 0,
+    NonGlobal = 0,
     /// It has.
     Global = 1,
 }
@@ -83,7 +83,7 @@ fn stride_of(stride: u32) -> Result<Stride, Status> {
 
 pub(crate) fn scope_of(scope: u32) -> Result<Scope, Status> {
     match scope {
-        kind if kind == ScopeKind::Local as u32 => Ok(Scope::Local),
+        kind if kind == ScopeKind::NonGlobal as u32 => Ok(Scope::NonGlobal),
         kind if kind == ScopeKind::Global as u32 => Ok(Scope::Global),
         _ => Err(Status::BadValue),
     }

@@ -69,7 +69,7 @@ impl Window {
         // Relaxed: the lock of the window orders it.
         self.target.store(0, Ordering::Relaxed);
         let mut gather = MmuGather::<H, _, 0>::of_kernel(cpu, mem);
-        gather.range(WINDOW.0, WINDOW.1, Scope::Local, Reason::ForeignTables);
+        gather.range(WINDOW.0, WINDOW.1, Scope::NonGlobal, Reason::ForeignTables);
         gather.finish();
     }
 }

@@ -165,7 +165,7 @@ impl<'a, H: Hardware, M: Memory, const N: usize> MmuGather<'a, H, M, N> {
         self.record(Pending::Pages, va..va + entry.bytes());
         self.record_below(entry);
         if self.everything.is_none() {
-            self.inner.unmap(&self.cpu, VirtAddr(va), entry.stride(), Scope::Local, reason, frame);
+            self.inner.unmap(&self.cpu, VirtAddr(va), entry.stride(), Scope::NonGlobal, reason, frame);
         } else {
             self.inner.hold(frame);
         }
@@ -212,7 +212,7 @@ impl<'a, H: Hardware, M: Memory, const N: usize> MmuGather<'a, H, M, N> {
         let reach = if is_whole { self.reach } else { Reach::EVERYBODY };
         match self.cpu.tlb().policy().history.nested() {
             Nested::Range => {
-                self.range(range.start, (range.end - range.start) / PAGE_BYTES, Scope::Local, Reason::RemovePte);
+                self.range(range.start, (range.end - range.start) / PAGE_BYTES, Scope::NonGlobal, Reason::RemovePte);
             }
             Nested::Everything => {
                 self.inner.flush_everything();
@@ -260,7 +260,7 @@ impl<'a, H: Hardware, M: Memory, const N: usize> MmuGather<'a, H, M, N> {
     /// Flushes, and puts the frames that were held.
     pub(crate) fn flush(&mut self) {
         if let (Some(reason), true) = (self.everything, self.pending != Pending::Nothing) {
-            self.inner.range(&self.cpu, VirtAddr(0), USER_PAGES, Stride::Page4K, Scope::Local, reason);
+            self.inner.range(&self.cpu, VirtAddr(0), USER_PAGES, Stride::Page4K, Scope::NonGlobal, reason);
         }
         self.apply_range_rule();
         let full = core::mem::replace(&mut self.inner, TlbGather::new(self.translations, HeldFrames::new()));

@@ -99,7 +99,7 @@ impl<'k> KernelMap<'k> {
                 drop(guard);
                 // A translation that is not global may be cached under several PCIDs, so one such entry decides the
                 // scope of the whole flush.
-                scope = if old.has(Pte::GLOBAL) { scope } else { Scope::Local };
+                scope = if old.has(Pte::GLOBAL) { scope } else { Scope::NonGlobal };
                 gather.hold(Frame { at: old.frame(), shift: 12 });
             }
         }

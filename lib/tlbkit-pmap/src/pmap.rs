@@ -232,7 +232,7 @@ impl<S> Pmap<S> {
             // The same frame with at least the same permissions: only the surplus reference is dropped.
             Some(frame) if frame.at == new.frame() && !old.needs_flush(new) => mem.put(frame),
             Some(frame) => gather.unmap(va, entry, reason, frame),
-            None if old.needs_flush(new) => gather.page(va, entry, Scope::Local, reason),
+            None if old.needs_flush(new) => gather.page(va, entry, Scope::NonGlobal, reason),
             None => {}
         }
         gather.finish();
@@ -267,7 +267,7 @@ impl<S> Pmap<S> {
         };
         let mut gather = self.gather::<H, M, 1>(cpu, mem);
         let old = Pte(mem.swap(entry.at, 0));
-        gather.page(va & !(entry.bytes() - 1), entry, Scope::Local, Reason::Enter);
+        gather.page(va & !(entry.bytes() - 1), entry, Scope::NonGlobal, Reason::Enter);
         gather.finish();
         let pieces = match copy {
             Some(copy) => {

@@ -288,7 +288,7 @@ fn unmap_leaf<H: Hardware, M: Memory, const N: usize>(
     if let Some(frame) = pte::into_frame(old) {
         gather.unmap(va, entry, reason, frame);
     } else if old.needs_flush(Pte::EMPTY) {
-        gather.page(va, entry, Scope::Local, reason);
+        gather.page(va, entry, Scope::NonGlobal, reason);
     }
 }
 
@@ -306,6 +306,6 @@ pub(crate) fn change_leaf<H: Hardware, M: Memory, const N: usize>(
         old = Pte(found);
     }
     if old.needs_flush(change(old)) {
-        gather.page(va, entry, Scope::Local, reason);
+        gather.page(va, entry, Scope::NonGlobal, reason);
     }
 }

@@ -92,5 +92,5 @@ fn take_leaves<H: Hardware, M: Memory>(
         return gather.flush_everything();
     }
     let pages = (end - first) / PAGE_BYTES;
-    gather.range(cpu, VirtAddr(first), pages, Stride::Page4K, Scope::Local, Reason::RemovePte);
+    gather.range(cpu, VirtAddr(first), pages, Stride::Page4K, Scope::NonGlobal, Reason::RemovePte);
 }

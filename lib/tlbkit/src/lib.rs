@@ -57,7 +57,7 @@
 //! fn unmap_one_page<H: Hardware>(cpu: Cpu<'_, '_, H>, space: &AddressSpace<H::Set>, va: VirtAddr, frame: u64) {
 //!     let mut gather = TlbGather::new(Translations::OfSpace(space), Vec::new());
 //!     // 1. unhook: clear the page-table entry, then
-//!     gather.unmap(&cpu, va, Stride::Page4K, Scope::Local, Reason::RemovePte, frame);
+//!     gather.unmap(&cpu, va, Stride::Page4K, Scope::NonGlobal, Reason::RemovePte, frame);
 //!     // 2. flush everywhere, 3. free what comes out
 //!     for frame in gather.flush(&cpu).into_frames() {
 //!         println!("frame {frame} is free");

@@ -25,7 +25,7 @@ void counted_gather(void (*name)(struct tlbkit_gather *gather)) {
 }
 
 static void name_page(struct tlbkit_gather *gather) {
-    must(tlbkit_gather_range(gather, 0, VA, 1, TLBKIT_STRIDE_PAGE4K, TLBKIT_SCOPE_LOCAL, TLBKIT_REASON_REMOVE_PTE));
+    must(tlbkit_gather_range(gather, 0, VA, 1, TLBKIT_STRIDE_PAGE4K, TLBKIT_SCOPE_NON_GLOBAL, TLBKIT_REASON_REMOVE_PTE));
 }
 
 static void name_table(struct tlbkit_gather *gather) {

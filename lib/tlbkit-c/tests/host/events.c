@@ -68,7 +68,7 @@ static void a_flush_says_when_it_begins_and_ends(void) {
 static void issue(struct tlbkit_gather *gather) {
     is_delivery_held = true;
     OK(tlbkit_gather_begin(gather, &machine, &space_a, NULL));
-    OK(tlbkit_gather_range(gather, 0, USER_VA, 1, TLBKIT_STRIDE_PAGE4K, TLBKIT_SCOPE_LOCAL, TLBKIT_REASON_REMOVE_PTE));
+    OK(tlbkit_gather_range(gather, 0, USER_VA, 1, TLBKIT_STRIDE_PAGE4K, TLBKIT_SCOPE_NON_GLOBAL, TLBKIT_REASON_REMOVE_PTE));
     OK(tlbkit_gather_issue(gather, 0));
     expect(0, 0, TLBKIT_EVENT_FLUSH_BEGIN, 1);
     expect(1, 0, TLBKIT_EVENT_FLUSH_LOCAL_DONE, 0);

@@ -198,7 +198,7 @@ static void interrupts_may_be_off_while_one_cpu_is_online(void) {
     irqs_on[0] = false;
     struct tlbkit_gather gather;
     OK(tlbkit_gather_begin(&gather, &machine, &space_a, NULL));
-    OK(tlbkit_gather_range(&gather, 0, USER_VA + PAGE, 1, TLBKIT_STRIDE_PAGE4K, TLBKIT_SCOPE_LOCAL, TLBKIT_REASON_FORK));
+    OK(tlbkit_gather_range(&gather, 0, USER_VA + PAGE, 1, TLBKIT_STRIDE_PAGE4K, TLBKIT_SCOPE_NON_GLOBAL, TLBKIT_REASON_FORK));
     OK(tlbkit_bring_up(&machine, 1));
     CHECK(tlbkit_gather_finish(&gather, 0) == TLBKIT_STATUS_IRQS_OFF);
     OK(tlbkit_offline(&machine, 1));

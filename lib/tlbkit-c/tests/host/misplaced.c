@@ -34,7 +34,7 @@ static void every_call_in_another_cpus_name_is_refused(void) {
     begin_telling(&ops);
     uint64_t array[1];
     const struct tlbkit_frames frames = {.array = array, .capacity = 1, .release = release};
-    const uint32_t k4 = TLBKIT_STRIDE_PAGE4K, local = TLBKIT_SCOPE_LOCAL, why = TLBKIT_REASON_FORK;
+    const uint32_t k4 = TLBKIT_STRIDE_PAGE4K, local = TLBKIT_SCOPE_NON_GLOBAL, why = TLBKIT_REASON_FORK;
     struct tlbkit_gather gather;
     bool may_free = true;
     here = 1;
@@ -113,7 +113,7 @@ static void go_elsewhere(uint32_t cpu) {
 static void issue_undelivered(struct tlbkit_gather *gather, const struct tlbkit_frames *frames) {
     is_delivery_held = true;
     OK(tlbkit_gather_begin(gather, &machine, &space_a, frames));
-    OK(tlbkit_gather_unmap(gather, 0, USER_VA, TLBKIT_STRIDE_PAGE4K, TLBKIT_SCOPE_LOCAL, TLBKIT_REASON_REMOVE_PTE, 7));
+    OK(tlbkit_gather_unmap(gather, 0, USER_VA, TLBKIT_STRIDE_PAGE4K, TLBKIT_SCOPE_NON_GLOBAL, TLBKIT_REASON_REMOVE_PTE, 7));
     OK(tlbkit_gather_issue(gather, 0));
 }
 
@@ -126,7 +126,7 @@ static void a_task_that_migrates_in_a_wait_is_told_and_nothing_is_freed(void) {
     here = released = 0;
     begin_telling(&ops);
     OK(tlbkit_gather_begin(&gather, &machine, &space_a, &frames));
-    OK(tlbkit_gather_unmap(&gather, 0, USER_VA, k4, TLBKIT_SCOPE_LOCAL, TLBKIT_REASON_REMOVE_PTE, 7));
+    OK(tlbkit_gather_unmap(&gather, 0, USER_VA, k4, TLBKIT_SCOPE_NON_GLOBAL, TLBKIT_REASON_REMOVE_PTE, 7));
     WRONG_FOR_WHO_MIGRATES(tlbkit_gather_finish(&gather, 0));
     CHECK(released == 0);
     WRONG_FOR_WHO_MIGRATES(tlbkit_flush_range(&machine, 0, &space_a, USER_VA, 1, k4, TLBKIT_REASON_FORK));
@@ -190,7 +190,7 @@ static void a_task_that_migrates_while_it_issues_is_told_and_nothing_is_freed(vo
     ops.send_ipi = send_and_leave;
     begin(&ops);
     OK(tlbkit_gather_begin(&gather, &machine, &space_a, &frames));
-    OK(tlbkit_gather_unmap(&gather, 0, USER_VA, TLBKIT_STRIDE_PAGE4K, TLBKIT_SCOPE_LOCAL, TLBKIT_REASON_REMOVE_PTE, 7));
+    OK(tlbkit_gather_unmap(&gather, 0, USER_VA, TLBKIT_STRIDE_PAGE4K, TLBKIT_SCOPE_NON_GLOBAL, TLBKIT_REASON_REMOVE_PTE, 7));
     is_leaving = true;
     WRONG(tlbkit_gather_issue(&gather, 0));
     is_leaving = false, here = 0;

@@ -201,7 +201,7 @@ static void a_gather_that_is_forgotten_keeps_its_frames(void) {
     for (unsigned i = 0; i < 2; i++) {
         struct tlbkit_frames frames = {.array = array + i, .capacity = 1, .release = give_back};
         IS(OK, tlbkit_gather_begin(&forgotten[i], &machine, &space_a, &frames));
-        IS(OK, tlbkit_gather_unmap(&forgotten[i], 0, USER_VA, TLBKIT_STRIDE_PAGE4K, TLBKIT_SCOPE_LOCAL,
+        IS(OK, tlbkit_gather_unmap(&forgotten[i], 0, USER_VA, TLBKIT_STRIDE_PAGE4K, TLBKIT_SCOPE_NON_GLOBAL,
                                    TLBKIT_REASON_REMOVE_PTE, 7));
     }
     IS(OK, tlbkit_gather_issue(&forgotten[1], 0));

@@ -90,7 +90,7 @@ static void a_gather_flushes_before_it_frees(void) {
 #endif
     for (unsigned page = 4; page < 7; page++) {
         set_page(&space_a, page, NO_FRAME);
-        OK(tlbkit_gather_unmap(&gather, 1, USER_VA + page * 4096ull, TLBKIT_STRIDE_PAGE4K, TLBKIT_SCOPE_LOCAL,
+        OK(tlbkit_gather_unmap(&gather, 1, USER_VA + page * 4096ull, TLBKIT_STRIDE_PAGE4K, TLBKIT_SCOPE_NON_GLOBAL,
                                TLBKIT_REASON_REMOVE_PTE, 2000 + page));
     }
 #ifdef TLBKIT_HISTORY
@@ -98,7 +98,7 @@ static void a_gather_flushes_before_it_frees(void) {
         OK(tlbkit_gather_everything(&gather));
 #endif
     CHECK(tlbkit_gather_hold(&gather, 1) == TLBKIT_STATUS_GATHER_FULL);
-    CHECK(tlbkit_gather_unmap(&gather, 1, USER_VA, TLBKIT_STRIDE_PAGE4K, TLBKIT_SCOPE_LOCAL, TLBKIT_REASON_REMOVE_PTE,
+    CHECK(tlbkit_gather_unmap(&gather, 1, USER_VA, TLBKIT_STRIDE_PAGE4K, TLBKIT_SCOPE_NON_GLOBAL, TLBKIT_REASON_REMOVE_PTE,
                               1) == TLBKIT_STATUS_GATHER_FULL);
     CHECK(tlbkit_gather_unmap_table(&gather, 1, USER_VA, 0, 1) == TLBKIT_STATUS_GATHER_FULL);
     CHECK(freed_count == 0);
@@ -112,7 +112,7 @@ static void a_gather_flushes_before_it_frees(void) {
 static void name_and_hold(struct tlbkit_gather *gather, const struct tlbkit_frames *frames, unsigned page) {
     OK(tlbkit_gather_begin(gather, &machine, &space_a, frames));
     set_page(&space_a, page, NO_FRAME);
-    OK(tlbkit_gather_range(gather, 1, USER_VA + page * 4096ull, 1, TLBKIT_STRIDE_PAGE4K, TLBKIT_SCOPE_LOCAL,
+    OK(tlbkit_gather_range(gather, 1, USER_VA + page * 4096ull, 1, TLBKIT_STRIDE_PAGE4K, TLBKIT_SCOPE_NON_GLOBAL,
                            TLBKIT_REASON_REMOVE_PTE));
     OK(tlbkit_gather_hold(gather, 2000 + page));
 }

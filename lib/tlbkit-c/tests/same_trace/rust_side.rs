@@ -140,7 +140,7 @@ fn flagged(range: Range, flag: Flag) -> (Pages, Tables) {
 }
 
 fn scope_of(scope: u32) -> Scope {
-    [Scope::Local, Scope::Global][scope as usize]
+    [Scope::NonGlobal, Scope::Global][scope as usize]
 }
 
 fn free_all(frames: Vec<u64>) {

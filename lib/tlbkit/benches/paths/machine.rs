@@ -56,7 +56,7 @@ pub(crate) mod counted {
     pub(crate) fn gather(cpu: &ThisCpu<'_>, space: &AddressSpace, va: VirtAddr, pages: u64) {
         let mut gather = TlbGather::new(Translations::OfSpace(space), ());
         for page in 0..pages {
-            gather.page(cpu, VirtAddr(va.0 + page * 4096), Stride::Page4K, Scope::Local, Reason::RemovePte);
+            gather.page(cpu, VirtAddr(va.0 + page * 4096), Stride::Page4K, Scope::NonGlobal, Reason::RemovePte);
         }
         gather.flush(cpu).into_frames();
     }
@@ -79,7 +79,7 @@ pub(crate) struct Bench {
 #[inline(never)]
 fn revoke(cpu: &Cpu<'_, 'static, Nothing>, space: &AddressSpace) {
     let mut gather = TlbGather::new(Translations::OfSpace(space), ());
-    gather.page(cpu, VirtAddr(0x7000_0000), Stride::Page4K, Scope::Local, Reason::RemovePte);
+    gather.page(cpu, VirtAddr(0x7000_0000), Stride::Page4K, Scope::NonGlobal, Reason::RemovePte);
     gather.flush(cpu).into_frames();
 }
 

@@ -39,7 +39,7 @@ use crate::space::{SpaceId, Translations};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scope {
     /// It did not.
-    Local,
+    NonGlobal,
     /// It did: a flush of everything in its place keeps that scope (INV-11).
     Global,
 }
@@ -138,7 +138,7 @@ impl<'s, S, F> TlbGather<'s, S, F> {
     {
         self.tables_freed();
         // One address below it is recorded in any case: invalidating that reaches the cached path to the page (C-27).
-        self.range(cpu, va, unnamed_pages.max(1), Stride::Page4K, Scope::Local, Reason::FreeTable);
+        self.range(cpu, va, unnamed_pages.max(1), Stride::Page4K, Scope::NonGlobal, Reason::FreeTable);
         self.frames.extend(Some(frame));
     }
 
@@ -178,7 +178,7 @@ impl<'s, S, F> TlbGather<'s, S, F> {
         recorded.end = recorded.end.max(last);
         recorded.stride = recorded.stride.min(stride);
         recorded.needs = recorded.needs.with(match scope {
-            Scope::Local => Needs::LOCAL,
+            Scope::NonGlobal => Needs::NON_GLOBAL,
             Scope::Global => Needs::GLOBAL,
         });
         if self.packet.add(cpu.tlb().policy(), first, pages, stride) == Sends::Now {
@@ -285,7 +285,7 @@ impl<'s, S, F> TlbGather<'s, S, F> {
     ///         if gather.held() == 64 {
     ///             gather.flush_and_reuse(cpu, |frames| frames.drain(..).for_each(&free));
     ///         }
-    ///         gather.unmap(cpu, va, Stride::Page4K, Scope::Local, Reason::RemovePte, clear(va));
+    ///         gather.unmap(cpu, va, Stride::Page4K, Scope::NonGlobal, Reason::RemovePte, clear(va));
     ///     }
     ///     gather.flush_and_reuse(cpu, |frames| frames.drain(..).for_each(&free));
     /// }

@@ -141,13 +141,13 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     }
 
     /// Flushes kernel addresses, under every PCID of this CPU. Without isolation kernel entries are global, unless the
-    /// request has [`Needs::LOCAL`], and INVLPG flushes global entries under every PCID.
+    /// request has [`Needs::NON_GLOBAL`], and INVLPG flushes global entries under every PCID.
     fn flush_kernel(&self, request: &Request<'_>, irqs: &IrqsOff) {
         if request.needs(Needs::TABLES) || request.extent == Extent::Everything {
             return self.flush_all_and_globals(irqs);
         }
         for_each_page_of(request, |va| self.hardware.invlpg(va));
-        if self.has_flag(flag::ISOLATED) || request.needs(Needs::LOCAL) {
+        if self.has_flag(flag::ISOLATED) || request.needs(Needs::NON_GLOBAL) {
             if self.has_broadcast() {
                 return self.flush_all_and_globals(irqs); // not every PCID has an ASID here that could be forgotten
             }

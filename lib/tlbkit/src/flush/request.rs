@@ -49,7 +49,7 @@ impl Needs {
     pub(crate) const EVERYONE: Self = Self(1 << 3);
     /// Entries without the global bit are among those that are flushed. Such entries of kernel addresses may be cached
     /// under other PCIDs, which INVLPG does not reach.
-    pub(crate) const LOCAL: Self = Self(1 << 4);
+    pub(crate) const NON_GLOBAL: Self = Self(1 << 4);
 
     /// Each responder answers by itself, since a flush of its TLB is not enough: it has to leave the space, or
     /// code on it may be walking the page tables with interrupts off.

@@ -118,7 +118,9 @@ impl<H: Hardware> Cpu<'_, '_, H> {
 /// True if a request is about kernel addresses alone. One that names none may be about anything, and a table that is
 /// freed is walked in user mode, too.
 fn can_wait_for_entry(request: &Request<'_>) -> bool {
-    request.space == SpaceId::KERNEL && request.needs(Needs::GLOBAL.with(Needs::LOCAL)) && !request.needs(Needs::TABLES)
+    request.space == SpaceId::KERNEL
+        && request.needs(Needs::GLOBAL.with(Needs::NON_GLOBAL))
+        && !request.needs(Needs::TABLES)
 }
 
 fn can_be_left_to(host: HostFlush, request: &Request<'_>) -> bool {

@@ -256,7 +256,7 @@ impl Cpu {
         let mut gather = TlbGather::new(translations, Vec::new());
         for &page in pages {
             machine.tables[table].pages[page].unhook();
-            let scope = if table == KERNEL && !self.is_isolated() { Scope::Global } else { Scope::Local };
+            let scope = if table == KERNEL && !self.is_isolated() { Scope::Global } else { Scope::NonGlobal };
             gather.unmap(&self.protocol(), address(table, page), Stride::Page4K, scope, Reason::RemovePte, page);
         }
         gather

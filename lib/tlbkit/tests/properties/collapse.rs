@@ -22,7 +22,7 @@ fn named() -> impl Strategy<Value = Named> {
     let far = (0u64..4).prop_map(|part| part << 44);
     let va = (prop_oneof![8 => near, 1 => far], 0u64..4096).prop_map(|(page, within)| page + within);
     let stride = prop_oneof![6 => Just(Stride::Page4K), 1 => Just(Stride::Page2M), 1 => Just(Stride::Page1G)];
-    let scope = prop_oneof![8 => Just(Scope::Local), 1 => Just(Scope::Global)];
+    let scope = prop_oneof![8 => Just(Scope::NonGlobal), 1 => Just(Scope::Global)];
     let pages = prop_oneof![4 => Just(1u64), 1 => 1u64..40];
     (va, pages, stride, scope).prop_map(|(va, pages, stride, scope)| Named { va, pages, stride, scope })
 }

@@ -25,7 +25,7 @@ fn alone(batching: Batching, range: RangeRule) -> &'static World {
 /// What flushing `pages` pages of `stride` from `USER` on does.
 fn flushed(world: &'static World, pages: u64, stride: Stride) -> Vec<u64> {
     let mut gather = TlbGather::new(Translations::OfSpace(world.at(0)), Vec::<u8>::new());
-    gather.range(&world.cpu(0), VirtAddr(USER), pages, stride, Scope::Local, Reason::RemovePte);
+    gather.range(&world.cpu(0), VirtAddr(USER), pages, stride, Scope::NonGlobal, Reason::RemovePte);
     let frames = gather.flush(&world.cpu(0)).into_frames();
     assert!(frames.is_empty());
     let log = world.log(0);
@@ -41,7 +41,7 @@ fn a_packet_names_six_pages_and_the_seventh_makes_it_everything() {
     assert_eq!(flushed(world, 7, Stride::Page4K), []);
     let mut gather = world.gather(Owner::Space(0));
     for va in pages(6).into_iter().cycle().take(18) {
-        gather.page(&world.cpu(0), VirtAddr(va), Stride::Page4K, Scope::Local, Reason::RemovePte);
+        gather.page(&world.cpu(0), VirtAddr(va), Stride::Page4K, Scope::NonGlobal, Reason::RemovePte);
     }
     world.finish(0, gather);
     assert_eq!(invlpgs(&world.log(0)), pages(6), "the same page takes one place");
@@ -58,7 +58,13 @@ fn inv_11_a_collapsed_packet_or_range_keeps_the_global_scope() {
         let mut gather = world.gather(Owner::Space(0));
         world.unhook(0, &mut gather, Owner::Kernel, &[KERNEL]);
         for page in 1..40 {
-            gather.page(&world.cpu(0), VirtAddr(USER + page * 4096), Stride::Page4K, Scope::Local, Reason::RemovePte);
+            gather.page(
+                &world.cpu(0),
+                VirtAddr(USER + page * 4096),
+                Stride::Page4K,
+                Scope::NonGlobal,
+                Reason::RemovePte,
+            );
         }
         world.unhook(0, &mut gather, Owner::Space(0), &[USER]);
         world.finish(0, gather);
@@ -109,13 +115,13 @@ fn a_range_covers_all_that_was_named_in_the_smallest_stride() {
     let world = alone(Batching::Range, CEILING);
     let mut gather = world.gather(Owner::Space(0));
     for va in [USER + 5 * 4096 + 12, USER + 2 * 4096] {
-        gather.page(&world.cpu(0), VirtAddr(va), Stride::Page4K, Scope::Local, Reason::RemovePte);
+        gather.page(&world.cpu(0), VirtAddr(va), Stride::Page4K, Scope::NonGlobal, Reason::RemovePte);
     }
     world.finish(0, gather);
     assert_eq!(invlpgs(&world.log(0)), [2, 3, 4, 5].map(|page| USER + page * 4096));
     let mut gather = world.gather(Owner::Space(0));
-    gather.page(&world.cpu(0), VirtAddr(USER), Stride::Page2M, Scope::Local, Reason::RemovePte);
-    gather.page(&world.cpu(0), VirtAddr(USER + (2 << 20)), Stride::Page4K, Scope::Local, Reason::RemovePte);
+    gather.page(&world.cpu(0), VirtAddr(USER), Stride::Page2M, Scope::NonGlobal, Reason::RemovePte);
+    gather.page(&world.cpu(0), VirtAddr(USER + (2 << 20)), Stride::Page4K, Scope::NonGlobal, Reason::RemovePte);
     world.finish(0, gather);
     assert_eq!(invlpgs(&world.log(0)), [], "513 small pages are above the ceiling");
 }
@@ -136,7 +142,7 @@ fn a_range_past_the_top_of_all_addresses_is_flushed_up_to_there() {
         let world = alone(batching, CEILING);
         let named = |va: u64, pages: u64| {
             let mut gather = world.gather(Owner::Kernel);
-            gather.range(&world.cpu(0), VirtAddr(va), pages, Stride::Page4K, Scope::Local, Reason::KernelRemove);
+            gather.range(&world.cpu(0), VirtAddr(va), pages, Stride::Page4K, Scope::NonGlobal, Reason::KernelRemove);
             let is_empty = gather.is_empty();
             world.finish(0, gather);
             (is_empty, world.log(0))
@@ -160,7 +166,7 @@ fn the_3_13_rule_asks_for_a_walk_below_its_limit_only() {
         let mut gather = TlbGather::new(Translations::OfSpace(world.at(0)), Vec::<u8>::new());
         assert!(!gather.wants_large_page_walk(&world.cpu(0)));
         gather.set_active_pages(100);
-        gather.range(&world.cpu(0), VirtAddr(USER), pages, Stride::Page4K, Scope::Local, Reason::RemovePte);
+        gather.range(&world.cpu(0), VirtAddr(USER), pages, Stride::Page4K, Scope::NonGlobal, Reason::RemovePte);
         let wants = gather.wants_large_page_walk(&world.cpu(0));
         gather.flush_everything();
         let _frames = gather.flush(&world.cpu(0));
@@ -170,7 +176,7 @@ fn the_3_13_rule_asks_for_a_walk_below_its_limit_only() {
     assert_eq!([wants(50), wants(51)], [true, false]);
     let world = alone(Batching::Range, CEILING);
     let mut gather = world.gather(Owner::Space(0));
-    gather.page(&world.cpu(0), VirtAddr(USER), Stride::Page4K, Scope::Local, Reason::RemovePte);
+    gather.page(&world.cpu(0), VirtAddr(USER), Stride::Page4K, Scope::NonGlobal, Reason::RemovePte);
     assert!(!gather.wants_large_page_walk(&world.cpu(0)), "another rule does not");
 }
 
@@ -179,7 +185,7 @@ fn without_batching_each_page_is_flushed_when_it_is_named() {
     let world = alone(Batching::None, CEILING);
     let mut gather = world.gather(Owner::Space(0));
     for page in 0..3 {
-        gather.page(&world.cpu(0), VirtAddr(USER + page * 4096), Stride::Page4K, Scope::Local, Reason::RemovePte);
+        gather.page(&world.cpu(0), VirtAddr(USER + page * 4096), Stride::Page4K, Scope::NonGlobal, Reason::RemovePte);
         assert_eq!(invlpgs(&world.log(0)), [USER + page * 4096]);
         assert!(gather.is_empty());
     }
@@ -228,7 +234,7 @@ fn inv_9_a_gather_that_is_dropped_leaks_and_inv_1_a_flushed_one_gives_back() {
     let freed = Cell::new(0);
     for (keeps, expected) in [(Some(()), 0), (None, 1)] {
         let mut gather = TlbGather::new(Translations::OfSpace(world.at(0)), Vec::new());
-        gather.unmap(&world.cpu(0), VirtAddr(USER), Stride::Page4K, Scope::Local, Reason::RemovePte, Frame(&freed));
+        gather.unmap(&world.cpu(0), VirtAddr(USER), Stride::Page4K, Scope::NonGlobal, Reason::RemovePte, Frame(&freed));
         if keeps.is_some() {
             drop(gather);
         } else {
@@ -260,7 +266,7 @@ fn inv_1_a_gather_that_is_used_again_flushes_each_time_and_then_holds_nothing() 
     for (round, pages) in [2_u64, 1, 0].into_iter().enumerate() {
         let named: Vec<_> = (0..pages).map(|page| USER + page * 4096).collect();
         for &va in &named {
-            gather.unmap(&world.cpu(0), VirtAddr(va), Stride::Page4K, Scope::Local, Reason::RemovePte, round);
+            gather.unmap(&world.cpu(0), VirtAddr(va), Stride::Page4K, Scope::NonGlobal, Reason::RemovePte, round);
         }
         assert_eq!(gather.held() as u64, pages);
         let mut freed = Vec::new();

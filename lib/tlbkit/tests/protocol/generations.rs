@@ -134,7 +134,7 @@ fn c_63_an_interrupt_that_nobody_asked_for_is_harmless() {
     world.cpu(0).missing().for_each(|cpu| late.push(cpu));
     assert_eq!(late, []);
     let mut gather = world.gather(Owner::Space(space));
-    gather.page(&world.cpu(0), VirtAddr(USER), Stride::Page4K, Scope::Local, Reason::Migrate);
+    gather.page(&world.cpu(0), VirtAddr(USER), Stride::Page4K, Scope::NonGlobal, Reason::Migrate);
     world.finish(0, gather);
     assert!(world.touch(1, USER).is_some());
 }

@@ -51,7 +51,7 @@ fn a_frame_that_is_held_beside_a_named_page_makes_no_flush_larger() {
                 }
             };
             hold(&mut gather, true);
-            gather.page(&world.cpu(0), VirtAddr(USER), Stride::Page4K, Scope::Local, Reason::RemovePte);
+            gather.page(&world.cpu(0), VirtAddr(USER), Stride::Page4K, Scope::NonGlobal, Reason::RemovePte);
             hold(&mut gather, false);
             let before = world.at(0).generation();
             world.finish(0, gather);

@@ -181,7 +181,7 @@ fn c_31_a_packet_with_an_address_outside_the_user_half_owes_it_whole() {
     );
     let mut gather = world.gather(Owner::Space(0));
     world.unhook(0, &mut gather, Owner::Space(0), &[USER]);
-    gather.page(&world.cpu(0), VirtAddr(1 << 47), Stride::Page4K, Scope::Local, Reason::RemovePte);
+    gather.page(&world.cpu(0), VirtAddr(1 << 47), Stride::Page4K, Scope::NonGlobal, Reason::RemovePte);
     world.finish(0, gather);
     assert_eq!(user_pages(&world.log(0)), 0);
     assert_eq!(world.touch(0, USER), None);

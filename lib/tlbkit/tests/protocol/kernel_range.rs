@@ -60,7 +60,7 @@ fn c_08_a_kernel_page_goes_on_all_cpus_and_in_all_tags() {
 /// The scope says which tags may hold a page, and not which CPUs.
 #[test]
 fn c_08_a_kernel_page_of_either_scope_goes_on_all_cpus() {
-    for scope in [Scope::Global, Scope::Local] {
+    for scope in [Scope::Global, Scope::NonGlobal] {
         let world = four(policy(Isolation::Off));
         let mut gather = world.gather(Owner::Kernel);
         gather.page(&world.cpu(0), VirtAddr(KERNEL), Stride::Page4K, scope, Reason::KernelRemove);
@@ -73,9 +73,13 @@ fn c_08_a_kernel_page_of_either_scope_goes_on_all_cpus() {
 
 #[test]
 fn a_kernel_page_that_is_not_global_goes_from_the_other_tags_too_whatever_is_named_beside_it() {
-    use Scope::{Global, Local};
-    let named: [(&[Scope], bool); 4] =
-        [(&[Global, Global], true), (&[Local], false), (&[Local, Global], false), (&[Global, Local], false)];
+    use Scope::{Global, NonGlobal};
+    let named: [(&[Scope], bool); 4] = [
+        (&[Global, Global], true),
+        (&[NonGlobal], false),
+        (&[NonGlobal, Global], false),
+        (&[Global, NonGlobal], false),
+    ];
     for (scopes, keeps) in named {
         let world = four(policy(Isolation::Off));
         world.switch(0, 0);

@@ -18,7 +18,7 @@ fn three() -> (&'static World, GracePeriods<'static>) {
 fn retire(world: &'static World, periods: &GracePeriods<'_>, owner: Owner, va: u64) -> Retired<Vec<usize>> {
     let mut gather = world.gather(owner);
     let page = world.memory.borrow_mut().unhook(owner, va).expect("mapped");
-    gather.unmap(&world.cpu(0), VirtAddr(va), page.stride, Scope::Local, Reason::RemovePte, page.stamp);
+    gather.unmap(&world.cpu(0), VirtAddr(va), page.stride, Scope::NonGlobal, Reason::RemovePte, page.stamp);
     gather.retire(&world.cpu(0), periods)
 }
 

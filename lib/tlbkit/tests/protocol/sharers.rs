@@ -27,7 +27,7 @@ fn shared_by(cpus: &[u32]) -> Sharers {
 /// CPU 0 takes away `pages` pages below tables of those sharers.
 fn unmap(world: &'static World, space: usize, pages: u64, tables: &[&Sharers]) {
     let mut gather = TlbGather::new(Translations::OfSpace(world.at(space)), Vec::<u64>::new());
-    gather.range(&world.cpu(0), VirtAddr(USER), pages, Stride::Page4K, Scope::Local, Reason::RemovePte);
+    gather.range(&world.cpu(0), VirtAddr(USER), pages, Stride::Page4K, Scope::NonGlobal, Reason::RemovePte);
     let mut reach = Reach::NOBODY;
     tables.iter().for_each(|table| reach.add(table));
     gather.flush_within(&world.cpu(0), reach).into_frames();
@@ -142,7 +142,7 @@ fn inv_11_global_entries_go_from_all_cpus_whoever_shares_the_table() {
 fn c_23_who_interrupts_walkers_interrupts_all_that_run_the_space() {
     let (world, space) = world(Policy::default());
     let mut gather = TlbGather::new(Translations::OfSpace(world.at(space)), Vec::<u64>::new());
-    gather.page(&world.cpu(0), VirtAddr(USER), Stride::Page4K, Scope::Local, Reason::FreeTable);
+    gather.page(&world.cpu(0), VirtAddr(USER), Stride::Page4K, Scope::NonGlobal, Reason::FreeTable);
     gather.interrupt_walkers();
     let mut reach = Reach::NOBODY;
     reach.add(&shared_by(&[0]));

@@ -64,7 +64,7 @@ fn a_flush_of_kernel_pages_waits_until_a_cpu_that_defers_enters() {
     for isolation in [Isolation::Off, Isolation::On] {
         let world = three(Policy { isolation, ..Policy::default() });
         defer(world, 1);
-        for (n, scope) in [(0, Scope::Global), (1, Scope::Local)] {
+        for (n, scope) in [(0, Scope::Global), (1, Scope::NonGlobal)] {
             take_kernel_page(world, n, scope);
             let log = world.log(0);
             assert_eq!((told(&log), spared(&log)), (vec![2], UNTIL_ENTRY), "page {n}");

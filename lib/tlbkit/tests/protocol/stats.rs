@@ -16,7 +16,7 @@ fn world(accounting: Accounting) -> &'static World {
 
 fn flush(world: &'static World, owner: Owner, pages: u64, why: Reason) {
     let mut gather = world.gather(owner);
-    gather.range(&world.cpu(0), VirtAddr(USER), pages, Stride::Page4K, Scope::Local, why);
+    gather.range(&world.cpu(0), VirtAddr(USER), pages, Stride::Page4K, Scope::NonGlobal, why);
     world.finish(0, gather);
 }
 
@@ -75,7 +75,7 @@ fn what_is_flushed_last_is_counted_by_the_reason_of_what_was_named_and_sent_befo
     let history = History { accounting: Accounting::On, batching: Batching::None, ..History::NONE };
     let world = World::new(Policy { history, ..Policy::default() }, 1);
     let mut gather = world.gather(Owner::Space(world.space()));
-    gather.page(&world.cpu(0), VirtAddr(USER), Stride::Page4K, Scope::Local, Reason::WriteProtect);
+    gather.page(&world.cpu(0), VirtAddr(USER), Stride::Page4K, Scope::NonGlobal, Reason::WriteProtect);
     gather.flush_everything();
     world.finish(0, gather);
     assert_eq!(events(world.cpu(0).stats().unwrap(), Reason::WriteProtect), [2, 0, 0]);

@@ -31,7 +31,7 @@ fn replace(kernel: &Kernel, cpu: Cpu<'_, '_, SoftCpu<'_>>, process: &Process, pa
     let mut gather = TlbGather::new(Translations::OfSpace(&process.space), Vec::new());
     // Relaxed: the flush orders it; partner is what the walks of other CPUs find after they have answered.
     let frame = process.entries[page].swap(0, Ordering::Relaxed);
-    gather.unmap(&cpu, va_of(page), Stride::Page4K, Scope::Local, Reason::RemovePte, frame);
+    gather.unmap(&cpu, va_of(page), Stride::Page4K, Scope::NonGlobal, Reason::RemovePte, frame);
     gather.flush(&cpu).into_frames().into_iter().for_each(|frame| kernel.frames.free(frame));
     // Relaxed: an entry where none was needs no order; a walk finds it, or faults and walks again.
     process.entries[page].store(kernel.frames.alloc(), Ordering::Relaxed);

@@ -83,7 +83,7 @@ impl<'k> Replay<'k> {
             gather.tables_freed();
         }
         let translations = base_pages * 4096 / taken.stride.bytes();
-        gather.range(cpu, VirtAddr(first << 12), translations, taken.stride, Scope::Local, why);
+        gather.range(cpu, VirtAddr(first << 12), translations, taken.stride, Scope::NonGlobal, why);
         gather.flush(cpu).into_frames();
         self.target.set(None);
     }

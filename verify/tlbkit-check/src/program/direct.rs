@@ -240,8 +240,8 @@ impl<'k> World<'k> {
         let space = vm.space();
         let whole = || handle.flush_range_with(space, start, pages, Stride::Page4K, Tables::Freed, Reason::RemovePte);
         match by {
-            TakenBy::Gather => self.gather(handle, Translations::OfSpace(space), tree, Scope::Local),
-            TakenBy::GatherOfPages => self.gather_pages(handle, Translations::OfSpace(space), tree, Scope::Local),
+            TakenBy::Gather => self.gather(handle, Translations::OfSpace(space), tree, Scope::NonGlobal),
+            TakenBy::GatherOfPages => self.gather_pages(handle, Translations::OfSpace(space), tree, Scope::NonGlobal),
             TakenBy::Range => whole(),
             TakenBy::RangeAlone => {
                 let alone = |_: &_| handle.flush_range_alone(space, start, pages, Stride::Page4K, Tables::Freed);
@@ -266,7 +266,7 @@ impl<'k> World<'k> {
     }
 
     fn flush_kernel_tree(&self, handle: &Protocol<'_, 'k, '_>, tree: &Tree, by: TakenBy) {
-        let scope = if self.tlb.policy().isolation == Isolation::On { Scope::Local } else { Scope::Global };
+        let scope = if self.tlb.policy().isolation == Isolation::On { Scope::NonGlobal } else { Scope::Global };
         match by {
             TakenBy::GatherOfPages => self.gather_pages(handle, Translations::OfKernel, tree, scope),
             _ => self.gather(handle, Translations::OfKernel, tree, scope),

@@ -42,7 +42,7 @@ impl World<'_> {
             for va in addresses() {
                 let old = Pte(self.bus().swap(self.entry_of_giant(space, va), 0));
                 let frame = Frame { at: old.frame(), shift: SHIFT };
-                gather.unmap(&handle, VirtAddr(va), Stride::Page1G, Scope::Local, Reason::RemovePte, frame);
+                gather.unmap(&handle, VirtAddr(va), Stride::Page1G, Scope::NonGlobal, Reason::RemovePte, frame);
             }
             gather.flush(&handle).into_frames().into_iter().for_each(|frame| self.bus().free(frame));
         });

@@ -58,7 +58,7 @@ impl<'k> World<'k> {
     fn gather_window(&self, handle: &Protocol<'_, 'k, '_>, range: Range<u64>) -> Gather<'k> {
         let mut gather = TlbGather::new(Translations::OfKernel, Vec::new());
         let policy = self.tlb.policy();
-        let scope = if policy.isolation == Isolation::On { Scope::Local } else { Scope::Global };
+        let scope = if policy.isolation == Isolation::On { Scope::NonGlobal } else { Scope::Global };
         for va in range.step_by(PAGE_BYTES as usize) {
             let old = Pte(self.bus().swap(self.entry_in_window(va), 0));
             if !old.has(Pte::PRESENT) {

@@ -244,7 +244,7 @@ impl World {
         owner: Owner,
         vas: &[u64],
     ) {
-        let scope = if owner == Owner::Kernel { Scope::Global } else { Scope::Local };
+        let scope = if owner == Owner::Kernel { Scope::Global } else { Scope::NonGlobal };
         for &va in vas {
             let Some(page) = self.memory.borrow_mut().unhook(owner, va) else { continue };
             gather.unmap(&self.cpu(cpu), VirtAddr(va), page.stride, scope, Reason::RemovePte, page.stamp);

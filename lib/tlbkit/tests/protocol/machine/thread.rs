@@ -83,7 +83,7 @@ impl Thread {
             // SeqCst: one order of all changes.
             let version = self.machine.entries[space][page].fetch_add(1, Ordering::SeqCst) + 1;
             let va = VirtAddr(USER + page as u64 * 4096);
-            gather.unmap(&self.cpu(), va, Stride::Page4K, Scope::Local, Reason::Migrate, (page, version));
+            gather.unmap(&self.cpu(), va, Stride::Page4K, Scope::NonGlobal, Reason::Migrate, (page, version));
         }
         for (page, version) in gather.flush(&self.cpu()).into_frames() {
             // SeqCst: partner is the load in `touch`.
