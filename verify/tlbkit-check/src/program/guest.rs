@@ -20,6 +20,7 @@ pub(super) const ALL: &[Named] = &[
     named("preempted-end", "spaces end while those who leave them are preempted", preempted_end),
     named("preempted-later", "flushes are issued, and batched, while their users are preempted", preempted_later),
     named("flushed-by-call", "pages and tables go by calls of the host alone", by_call),
+    named("flushed-by-call-2-pages", "one of two pages is found gone when both go by calls of the host", found_gone),
     named("isolated-window", "a kernel mapping is removed while programs are not to be disturbed", isolated_window),
     named("isolated-window-again", "kernel pages go one by one, and others take their place", isolated_issue),
     named("isolated-hotplug", "CPUs that are not to be disturbed go offline, stop and come back", isolated_hotplug),
@@ -54,6 +55,13 @@ fn preempted() -> Program {
 
 fn by_call() -> Program {
     in_a_guest(users(), Host::ByCall(TranslationsAndPaths))
+}
+
+/// CPU 1 gives both pages back, of which CPU 0 may have taken the first one and not flushed it yet.
+fn found_gone() -> Program {
+    let user = vec![Op::Compute(4), Op::Touch(0, Read)];
+    let program = Program { setup: shared(2, 2), cpus: vec![vec![Op::Evict(0, 1)], vec![Op::DontNeed(0, 2)], user] };
+    in_a_guest(program, Host::ByCall(Translations))
 }
 
 fn preempted_in_a_switch() -> Program {
