@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 // A hash of this file: `tlbkit_header_fits` compares it with the one in the archive.
-#define TLBKIT_INTERFACE 0x70a80f0638a29bd1ull
+#define TLBKIT_INTERFACE 0x9ae15c95dbce9873ull
 // For gcc and clang.
 #define TLBKIT_ALIGNED(bytes) __attribute__((aligned(bytes)))
 #define TLBKIT_MUST_USE __attribute__((warn_unused_result))
@@ -695,7 +695,8 @@ TLBKIT_MUST_USE enum tlbkit_status tlbkit_gather_tables_freed(struct tlbkit_gath
 
 #if defined(TLBKIT_GUEST)
 // Code may be walking what was recorded without a lock, counting on interrupts that are off: each CPU that may use the
-// space gets an IPI, and none is left to its host. Only needed by a kernel with `flush_by_host`.
+// space gets an IPI, and none is left to its host. Call it before the first table is recorded. Only needed by a kernel
+// with `flush_by_host` or INVLPGB.
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_gather_interrupt_walkers(struct tlbkit_gather *gather);
 #endif
 

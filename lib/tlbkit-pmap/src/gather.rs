@@ -195,6 +195,9 @@ impl<'a, H: Hardware, M: Memory, const N: usize> MmuGather<'a, H, M, N> {
         if self.has_directories {
             self.add_sharers_of(frame.at);
         }
+        if self.mem.has_lockless_walkers() {
+            self.inner.interrupt_walkers();
+        }
         if self.everything.is_none() {
             self.inner.unmap_table(&self.cpu, VirtAddr(va), 0, frame);
         } else {

@@ -87,6 +87,13 @@ pub trait Memory {
         None
     }
 
+    /// True if code of the kernel reads page tables with interrupts off and takes no lock, as fast GUP does (C-23): a
+    /// flush that frees tables then interrupts each CPU that runs the space, whatever would reach it otherwise
+    /// ([`TlbGather::interrupt_walkers`](tlbkit::TlbGather::interrupt_walkers)).
+    fn has_lockless_walkers(&self) -> bool {
+        false
+    }
+
     /// Skips up to `most` empty entries from `at` on, and returns how many were skipped; each is accounted for as the
     /// `loads` loads of a walk to it. For a simulated memory, in which a load takes time and no other CPU acts
     /// meanwhile. By default none is skipped, and the caller walks to each entry.

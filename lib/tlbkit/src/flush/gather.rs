@@ -189,7 +189,9 @@ impl<'s, S, F> TlbGather<'s, S, F> {
     #[cold]
     fn send_now<H: Hardware<Set = S>>(&mut self, cpu: &Cpu<'_, '_, H>) {
         cpu.shootdown(self.translations, self.request(cpu), self.reason());
-        self.recorded = Recorded { reason: self.recorded.reason, ..Recorded::NOTHING };
+        // Walkers may still be reading what is recorded later.
+        let needs = if self.recorded.needs.any_of(Needs::ANSWER) { Needs::ANSWER } else { Needs::NOTHING };
+        self.recorded = Recorded { reason: self.recorded.reason, needs, ..Recorded::NOTHING };
     }
 
     /// True if nothing was recorded since the last flush.
@@ -208,8 +210,9 @@ impl<'s, S, F> TlbGather<'s, S, F> {
 
     /// For a kernel whose walkers take no lock and hold interrupts back instead (C-23): makes the flush interrupt each
     /// CPU that may use the space, and leave none to its host. CPUs that run something else are left alone as always,
-    /// and so is a CPU that defers flushes of kernel addresses: no walker is on its way there. Kernels without
-    /// [`Hardware::flush_by_host`] need not call it.
+    /// and so is a CPU that defers flushes of kernel addresses: no walker is on its way there. It comes before the
+    /// first table is recorded, as a policy of an older kernel may flush that at once. Kernels that neither have
+    /// [`Hardware::flush_by_host`] nor use INVLPGB or [`Hardware::directories`] need not call it.
     #[inline]
     pub const fn interrupt_walkers(&mut self) {
         self.recorded.needs = self.recorded.needs.with(Needs::ANSWER);

@@ -1,8 +1,8 @@
 //! CPUs that are not disturbed: flushes of kernel addresses that wait until a CPU enters, and what a host flushes.
 
 use tlbkit::{
-    Broadcast, CpuId, Entered, Event, HostExtent, HostFlush, Isolation, KernelFlushes, Policy, Reason, Scope, Stride,
-    TlbBatch, VirtAddr,
+    Batching, Broadcast, CpuId, Entered, Event, History, HostExtent, HostFlush, Isolation, KernelFlushes, Policy,
+    Reason, Scope, Stride, TlbBatch, VirtAddr,
 };
 
 use crate::machine::{Did, KERNEL, MODERN, Owner, USER, World, interrupted};
@@ -133,7 +133,11 @@ fn global_entries_of_a_space_are_flushed_at_once() {
 
 /// The host says that it flushes CPU 1, and does: here the test.
 fn by_host(host: HostFlush) -> &'static World {
-    let world = three(Policy::default());
+    by_host_under(Policy::default(), host)
+}
+
+fn by_host_under(policy: Policy, host: HostFlush) -> &'static World {
+    let world = three(policy);
     world.cpus.iter().for_each(|core| core.kernel_flushes.set(KernelFlushes::AtOnce));
     world.cpus[0].host_flush.set(host);
     world.cpus[0].left_to_host.set(0b10);
@@ -226,4 +230,19 @@ fn a_move_to_a_shared_pcid_is_not_left_to_the_host() {
     assert!(world.cpu(0).share_pcid(world.at(space)).is_some());
     let log = world.log(0);
     assert_eq!((interrupted(&log), asked_host(&log)), (vec![1], vec![]));
+}
+
+/// Where each translation is flushed at once, every one of those flushes interrupts them.
+#[test]
+fn c_23_walkers_are_interrupted_by_each_flush_of_a_gather() {
+    let history = History { batching: Batching::None, ..History::NONE };
+    let world = by_host_under(Policy { history, ..Policy::DEFAULT }, HostFlush::TranslationsAndPaths);
+    let mut gather = world.gather(Owner::Space(0));
+    gather.interrupt_walkers();
+    for page in 0..2 {
+        let at = VirtAddr(USER + page * 0x1000);
+        gather.page(&world.cpu(0), at, Stride::Page4K, Scope::NonGlobal, Reason::FreeTable);
+        assert_eq!(told(&world.log(0)), [1, 2]);
+    }
+    let _nothing = gather.flush(&world.cpu(0));
 }

@@ -96,6 +96,10 @@ impl PhysicalMemory for Bus<'_> {
         !self.sharers.is_empty() || self.machine.borrow().memory.is_low()
     }
 
+    fn has_lockless_walkers(&self) -> bool {
+        observer::with_world(|world| world.kernel.has_walkers).unwrap_or_default()
+    }
+
     fn share(&self, at: PhysAddr) {
         self.machine.borrow_mut().memory.share(at.0);
     }

@@ -17,6 +17,8 @@ pub(crate) enum Observation<'a> {
     UserMemoryAllowed { cpu: usize },
     /// The walker of `cpu`, on its way to `va`, reads a page-table page that was freed since its address was `fetched`.
     FreedTableWalked { cpu: usize, va: u64, level: u32, table: FrameName, fetched: u64 },
+    /// The same of code of the kernel on `cpu`, which takes no lock.
+    FreedTableRead { cpu: usize, va: u64, level: u32, table: FrameName },
     /// An instruction of `cpu` faults.
     InstructionFaulted { cpu: usize, exception: Exception },
     /// A plain store is about to overwrite the word at `at` in physical memory.

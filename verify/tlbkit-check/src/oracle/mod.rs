@@ -51,6 +51,7 @@ impl Monitor for Oracles {
             Observation::FreedTableWalked { cpu, va, level, table, fetched } => {
                 Some(table::walked(machine, cpu, va, level, table, fetched))
             }
+            Observation::FreedTableRead { cpu, va, level, table } => Some(table::read(machine, cpu, va, level, table)),
             Observation::InstructionFaulted { cpu, exception: Exception(rule) } => {
                 Some(finding(machine, Oracle::Exception, cpu, rule.to_owned()))
             }

@@ -1,4 +1,5 @@
-//! No CPU walks a page table that was given back, lazily or not (INV-6, C-20, C-21).
+//! No CPU walks a page table that was given back, lazily or not (INV-6, C-20, C-21), and no code that interrupts would
+//! have to wait for reads one (C-23).
 
 use super::story::finding;
 use crate::finding::{Finding, Oracle};
@@ -25,6 +26,15 @@ pub(super) fn check(machine: &Machine, cpu: usize) -> Option<Finding> {
 /// A walk to `va` has read an entry of a freed table.
 pub(super) fn walked(machine: &Machine, cpu: usize, va: u64, level: u32, table: FrameName, fetched: u64) -> Finding {
     report(machine, cpu, &format!("a walk to {va:#x} reads a freed level-{level} table"), table, fetched)
+}
+
+/// Code of the kernel that takes no lock, on its way to `va`, reads an entry of a freed table (C-23).
+pub(super) fn read(machine: &Machine, cpu: usize, va: u64, level: u32, table: FrameName) -> Finding {
+    let at = table.at >> 12;
+    let text = format!(
+        "on its way to {va:#x}, with interrupts off, the kernel reads a freed level-{level} table: frame {at:#x}"
+    );
+    finding(machine, Oracle::FreedTable, cpu, text)
 }
 
 fn report(machine: &Machine, cpu: usize, what: &str, table: FrameName, fetched: u64) -> Finding {

@@ -2,13 +2,14 @@
 //! then.
 
 use super::small::{Named, broadcast, shared};
-use super::{Access, Content, Op, Program, Rights};
+use super::{Access, Content, Op, Program, Rights, walk};
 use Access::{Read, Write};
 
 pub(super) const ALL: &[Named] = &[
     broadcast("broadcast-move", "a space moves to a shared PCID while CPUs switch to it and flush it", moves),
     broadcast("broadcast-tables", "tables of a space with a shared PCID are freed under lazy CPUs", tables),
     broadcast("broadcast-ends", "spaces with shared PCIDs end, and others get them", ends),
+    broadcast("broadcast-heir", "the PCID of a space that a lazy CPU held goes to the next one", heir),
     broadcast("broadcast-end-1-page", "a space ends under a CPU that ran it by its shared PCID alone", end),
     broadcast("broadcast-evict", "a batch takes pages of spaces that moved, that move and that did not", evict),
     broadcast("broadcast-kernel", "kernel mappings are removed by INVLPGB", kernel),
@@ -17,6 +18,8 @@ pub(super) const ALL: &[Named] = &[
         "a page is taken by a batch, and found gone by a flush of the next",
         found_gone,
     ),
+    broadcast("broadcast-walk", "tables are freed by INVLPGB while CPUs read them without a lock", walk::shared_pcid),
+    broadcast("broadcast-walk-kernel", "the same of the kernel's page tables", walk::of_kernel),
     broadcast("broadcast-1-page", "one CPU moves a space and gives a page back that another one uses", one_page),
 ];
 
@@ -45,6 +48,14 @@ fn ends() -> Program {
     let lazy = vec![Op::Idle, Op::Compute(1), Op::Run(1), Op::Share, Op::Touch(0, Read), Op::Idle, Op::Run(2)];
     let other = vec![Op::Share, Op::Touch(0, Write), Op::DontNeed(0, 1), Op::Idle, Op::Run(2), Op::Touch(0, Read)];
     Program { setup, cpus: vec![first, lazy, other] }
+}
+
+fn heir() -> Program {
+    let mut setup = shared(1, 1);
+    setup.extend([(0, Op::Share), (1, Op::Idle)]);
+    let ender = vec![Op::Exit, Op::Run(1), Op::Share, Op::Compute(3)];
+    let lazy = vec![Op::KernelMap, Op::Run(1), Op::Share, Op::Compute(3)];
+    Program { setup, cpus: vec![ender, lazy] }
 }
 
 /// CPU 1 has never run space 0 under its own PCID, and holds it lazily when it ends.

@@ -276,6 +276,9 @@ impl<'k> World<'k> {
     fn gather(&self, handle: &Protocol<'_, 'k, '_>, whose: Translations<'_, Set<'k>>, tree: &Tree, scope: Scope) {
         let start = range_of(tree.space).start;
         let mut gather = TlbGather::new(whose, Vec::new());
+        if self.kernel.has_walkers {
+            gather.interrupt_walkers();
+        }
         gather.unmap(handle, VirtAddr(start), Stride::Page4K, scope, Reason::RemovePte, small(tree.page));
         for own in (FIRST_OWN..).take(self.issued.len()) {
             gather.page(handle, VirtAddr(start + own * PAGE_BYTES), Stride::Page4K, scope, Reason::RemovePte);
@@ -300,7 +303,7 @@ impl<'k> World<'k> {
             gather.page(handle, large, Stride::Page2M, scope, Reason::RemovePte);
         }
         gather.tables_freed();
-        if self.machine.borrow().host != Host::None {
+        if self.kernel.has_walkers || self.machine.borrow().host != Host::None {
             gather.interrupt_walkers();
         }
         forget(gather.flush(handle));

@@ -1,7 +1,7 @@
 //! Programs whose CPUs have upper page tables of their own: a flush interrupts only CPUs that have walked there.
 
 use super::small::{Named, named, shared};
-use super::{Access, Content, Op, Program, Rights};
+use super::{Access, Content, Op, Program, Rights, walk};
 use Access::{Read, Write};
 
 /// All of them.
@@ -15,6 +15,7 @@ pub(super) const ALL: &[Named] = &[
     named("directories-protect", "a permission is taken away on the only CPU that has used the page", protect),
     named("directories-spaces", "copies of a space, each with directories, change and end", spaces),
     named("directories-batch", "pages that a batch has taken are found gone by the only CPU that used them", batch),
+    named("directories-walk", "tables are freed that a CPU reads without a lock, and has not hooked", walk),
 ];
 
 impl Program {
@@ -89,6 +90,14 @@ fn spaces() -> Program {
     let child = vec![Op::Compute(3), Op::Run(2), Op::Touch(0, Write), Op::Touch(1, Read), Op::Exit, Op::Run(1)];
     let visitor = vec![Op::Touch(1, Write), Op::Borrow(2), Op::Borrow(0), Op::Run(2), Op::Idle, Op::Run(0), Op::Exit];
     with_directories(Program { setup: shared(2, 2), cpus: vec![parent, child, visitor] })
+}
+
+/// CPU 2 has hooked nothing.
+fn walk() -> Program {
+    let mut program = walk::users();
+    program.cpus[2] = [Op::Walk(0), Op::Compute(1)].repeat(6);
+    program.setup.retain(|&step| step != (2, Op::Touch(0, Read)));
+    with_directories(program)
 }
 
 fn batch() -> Program {

@@ -71,6 +71,7 @@ impl World<'_> {
             Op::KernelTreeEnter(leaves) => self.enter_tree(None, leaves),
             Op::KernelTreeTake(by) => self.take_tree(cpu, None, by),
             Op::OwnPage(by) => self.change_own_page(cpu, by),
+            Op::KernelWalk => self.walk_in_software(cpu, self.kernel_map.root(), pages::KERNEL_TREE.start),
             Op::KernelTake(page, count) => self.take_from_window(cpu, page, count),
             Op::KernelWithdraw(page, count) => self.withdraw_from_window(cpu, page, count),
             Op::Evict(page, count) => self.evict(cpu, &pages::range(page, count)),
@@ -95,6 +96,7 @@ impl World<'_> {
         match op {
             Op::Map(count, content) => self.map(cpu, space, count, content),
             Op::Touch(page, access) => self.touch(cpu, space, pages::address(page), access),
+            Op::Walk(page) => self.walk_in_software(cpu, self.vm(space).space().root(), pages::address(page)),
             Op::Compute(steps) => self.compute(cpu, steps),
             Op::Unmap(page, count) => self.unmap(cpu, space, &pages::range(page, count)),
             Op::Protect(page, count, rights) => self.protect(cpu, space, &pages::range(page, count), rights),

@@ -3,7 +3,7 @@
 use tlbkit::HostFlush::{Translations, TranslationsAndPaths};
 
 use super::small::{Named, named, shared};
-use super::{Access, Content, Host, Op, Program};
+use super::{Access, Content, Host, Op, Program, walk};
 use Access::{Read, Write};
 
 /// All of them.
@@ -24,6 +24,9 @@ pub(super) const ALL: &[Named] = &[
     named("isolated-window", "a kernel mapping is removed while programs are not to be disturbed", isolated_window),
     named("isolated-window-again", "kernel pages go one by one, and others take their place", isolated_issue),
     named("isolated-hotplug", "CPUs that are not to be disturbed go offline, stop and come back", isolated_hotplug),
+    named("walk-preempted", "page tables are freed that a CPU reads without a lock, and is preempted", walk::preempted),
+    named("walk-flushed-by-call", "the same where the host flushes any CPU when called", walk::by_call),
+    named("walk-isolated", "the same of the kernel's, on CPUs not to be disturbed", walk::of_kernel_undisturbed),
     named("isolated-and-preempted", "both at once", isolated_and_preempted),
 ];
 

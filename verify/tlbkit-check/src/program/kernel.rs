@@ -51,6 +51,8 @@ pub(crate) struct Kernel {
     /// CPUs that change a page of their own in one.
     tree_users: Cell<u32>,
     pub(super) busy: Cell<usize>,
+    /// It walks page tables without a lock.
+    pub(crate) has_walkers: bool,
     /// The program retires something, so its CPUs pass.
     pub(super) retires: bool,
     /// Each CPU has its own upper page tables.
@@ -61,6 +63,7 @@ impl Kernel {
     pub(crate) fn new(program: Program) -> Self {
         let (cpus, spaces) = (program.cpus.len(), program.spaces());
         let has_directories = program.has_directories();
+        let has_walkers = program.has_walkers();
         let retires = program.ops().any(|op| matches!(op, Op::Retire(..)));
         Self {
             program,
@@ -80,6 +83,7 @@ impl Kernel {
             trees: Default::default(),
             tree_users: Cell::new(0),
             busy: Cell::new(cpus),
+            has_walkers,
             retires,
             has_directories,
         }

@@ -1,9 +1,8 @@
 //! More programs with names, for seeds of the later family.
 
-use super::own;
 use super::pages::{ALL as EVERY_PAGE, FAR, GIANTS, TOP};
 use super::small::{Named, named, shared};
-use super::{Access, Content, Op, Program, Rights};
+use super::{Access, Content, Op, Program, Rights, own, walk};
 use Access::{Read, Write};
 
 /// All of them.
@@ -20,6 +19,7 @@ pub(super) const ALL: &[Named] = &[
     named("protect-fork-protect", "permissions change, are shared with a child, and change again", protect_fork),
     named("lazy-window", "a kernel mapping is removed under CPUs that left a lazy space for the kernel's", lazy_window),
     named("lazy-twice", "a lazy CPU comes back between two revocations", lazy_twice),
+    named("lazy-often", "lazy CPUs come back while page after page is given back", lazy_often),
     named("split-of-a-read-page", "a large page that was only read is split and written", split_of_read),
     named("split-of-a-shared-page", "a large page shared with a child is unmapped in part by both", split_of_shared),
     named("large-page-by-fault", "a fault maps a large page of which the first page is just being given back", head),
@@ -49,6 +49,8 @@ pub(super) const ALL: &[Named] = &[
         own::lazy_kernel_next,
     ),
     named("lazy-flush", "a lazy CPU flushes what it has loaded just when it must leave that", own::lazy_flush),
+    named("walk", "page tables are freed while code that takes no lock reads them", walk::users),
+    named("walk-kernel", "the same of the kernel's page tables", walk::of_kernel),
 ];
 
 fn issue_adopt() -> Program {
@@ -122,6 +124,14 @@ fn lazy_twice() -> Program {
     setup.push((1, Op::Idle));
     let changer = vec![Op::DontNeed(0, 1), Op::DontNeed(1, 1), Op::Touch(0, Write)];
     Program { setup, cpus: vec![changer, vec![Op::Run(0), Op::Compute(3), Op::Idle, Op::Run(0), Op::Compute(3)]] }
+}
+
+fn lazy_often() -> Program {
+    let mut setup = shared(3, 3);
+    setup.extend([1, 2, 3].map(|cpu| (cpu, Op::Idle)));
+    let changer = (0..3).map(|page| Op::DontNeed(page, 1)).collect();
+    let lazy = vec![Op::Run(0), Op::Compute(16)];
+    Program { setup, cpus: vec![changer, lazy.clone(), lazy.clone(), lazy] }
 }
 
 /// CPUs 0 and 1 have read a large page, which nobody has written.

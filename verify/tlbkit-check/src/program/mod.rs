@@ -21,6 +21,7 @@ mod pages;
 mod retire;
 mod small;
 mod tasks;
+mod walk;
 pub(crate) mod wind_up;
 mod window;
 
@@ -74,6 +75,10 @@ pub enum Op {
     Map(u8, Content),
     /// The program touches a page.
     Touch(u8, Access),
+    /// The kernel reads the page tables on the way to a page with interrupts off and no lock, as fast GUP does.
+    Walk(u8),
+    /// It reads those of the kernel half in the same way.
+    KernelWalk,
     /// The program computes for some steps.
     Compute(u8),
     /// Unmaps pages from a page on.
@@ -188,6 +193,11 @@ impl Program {
         let isolates = (0..self.cpus.len() as u8).filter(is_isolated).map(|cpu| (cpu, Op::Isolate));
         let first = host.map(|host| (0, Op::Host(host))).into_iter().chain(isolates);
         self.setup = first.chain(std::mem::take(&mut self.setup)).collect();
+    }
+
+    /// True if its kernel walks page tables without a lock.
+    pub(crate) fn has_walkers(&self) -> bool {
+        self.ops().any(|op| matches!(op, Op::Walk(_) | Op::KernelWalk))
     }
 
     /// True if CPUs have upper page tables of their own.

@@ -1,7 +1,7 @@
 //! Programs about frames that are retired: a CPU gives them away and interrupts nobody.
 
 use super::small::{Named, named, shared};
-use super::{Access, Content, Op, Program, Rights};
+use super::{Access, Content, Op, Program, Rights, walk};
 use Access::{Read, Write};
 
 /// All of them.
@@ -10,7 +10,9 @@ pub(super) const ALL: &[Named] = &[
     named("retire-1-page", "a page is retired while another CPU uses it, small enough for all schedules", one_page),
     named("retire-switch", "pages are retired while CPUs come, go and idle", switch),
     named("retire-two", "two CPUs retire in one epoch, and a third one waits for what they took", two),
+    named("retire-epochs", "a CPU retires while another one ends the epoch and passes the next", epochs),
     named("retire-then-flush", "what was retired meets flushes of the same space, of pages and of everything", flush),
+    named("retire-walk", "pages are retired with their tables while CPUs read these without a lock", walk::retired),
     named("retire-hotplug", "a CPU that holds frames back goes offline, or is stopped", hotplug),
 ];
 
@@ -52,6 +54,12 @@ fn two() -> Program {
     let owner = |page| vec![Op::Retire(page, 1), Op::Poll, Op::Touch(2, Write), Op::Poll, Op::Retire(3, 1)];
     let other = vec![Op::Compute(3), Op::Adopt, Op::Touch(2, Read), Op::Adopt, Op::Compute(2)];
     Program { setup: shared(4, 2), cpus: vec![owner(0), owner(1), other] }
+}
+
+fn epochs() -> Program {
+    let owner = vec![Op::Retire(0, 1), Op::Poll, Op::Poll, Op::Compute(2)];
+    let other = vec![Op::Retire(1, 1), Op::Poll, Op::Poll, Op::Compute(12)];
+    Program { setup: shared(2, 1), cpus: vec![owner, other] }
 }
 
 fn flush() -> Program {
