@@ -120,13 +120,15 @@ catalogue! {
     LeaveFdatasync "syscalls:sys_exit_fdatasync" ["ret" N],
     LeaveMbind "syscalls:sys_exit_mbind" ["ret" N],
     LeaveMovePages "syscalls:sys_exit_move_pages" ["ret" N],
+    Sample "cpu-clock" ["ip" C],
 }
 
 /// The names of all tracepoints that this library uses, as `perf record -e` takes them. A kernel may lack some of them.
 pub const EVENTS: &[&str] = &TRACED;
 
-const TRACED: [&str; NAMES.len() - 1] = {
-    let (mut traced, mut at) = ([""; NAMES.len() - 1], 0);
+/// All but mappings and samples.
+const TRACED: [&str; NAMES.len() - 2] = {
+    let (mut traced, mut at) = ([""; NAMES.len() - 2], 0);
     while at < traced.len() {
         traced[at] = NAMES[if at < Tracepoint::Map as usize { at } else { at + 1 }];
         at += 1;
@@ -148,9 +150,10 @@ impl Tracepoint {
         &ALL[self as usize].1
     }
 
-    /// Whether the kernel records it as a tracepoint. The recorder tells of mappings by records of another kind.
+    /// Whether the kernel records it as a tracepoint. The recorder tells of mappings by records of another kind, and
+    /// samples are of a clock.
     pub(crate) fn is_traced(self) -> bool {
-        self != Self::Map
+        !matches!(self, Self::Map | Self::Sample)
     }
 
     /// The tracepoint with this number, or none if there is none.
@@ -203,6 +206,7 @@ impl Tracepoint {
                 protection: f[3] as u32,
                 file: Name(f[4] as u32),
             },
+            Self::Sample => EventKind::Sample { ip: Code(f[0]) },
             _ => return self.system_call(f),
         })
     }
@@ -269,6 +273,7 @@ impl Tracepoint {
             EventKind::Map { address, bytes, offset, protection, file } => {
                 Self::Map.with([address, bytes, offset, protection.into(), file.0.into()])
             }
+            EventKind::Sample { ip } => Self::Sample.with([ip.0]),
             EventKind::Lost { .. } => return None,
         })
     }

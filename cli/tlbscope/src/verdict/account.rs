@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tlbkit_trace::blame::{Attribution, BlameRow, Counts, Interrupted, Mapping, Owner, Why};
-use tlbkit_trace::{Blame, Names, Source};
+use tlbkit_trace::blame::{Attribution, BlameRow, Counts, Interrupted, Mapping, Owner, Sampled, Why};
+use tlbkit_trace::{Blame, Name, Names, Source};
 
 use super::remedies::Remedy;
 use crate::chosen::Chosen;
@@ -24,6 +24,11 @@ pub(super) struct Entry {
 }
 
 impl Entry {
+    /// Whether it has flushes or page faults; else it is of samples of another call.
+    pub(super) fn is_cause(&self) -> bool {
+        self.is_flush() || self.counts.faults > 0
+    }
+
     /// Whether anything was flushed; else it is of page faults alone.
     pub(super) fn is_flush(&self) -> bool {
         self.counts.flushes + self.counts.asked > 0
@@ -31,12 +36,14 @@ impl Entry {
 }
 
 /// What one program had.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 pub(super) struct Program {
     /// CPU time, in nanoseconds, while it was recorded.
     pub(super) cpu_ns: u64,
     /// Events, each of which took some of that.
     pub(super) events: u64,
+    /// Samples of that time; all 0 if there are none.
+    pub(super) sampled: Sampled,
 }
 
 /// Who was interrupted by whom: programs.
@@ -66,6 +73,8 @@ pub(super) struct Account {
     pub(super) programs: BTreeMap<String, Program>,
     /// The names of the programs that were asked about.
     pub(super) chosen: BTreeSet<String>,
+    /// Names of the kernel's functions, by their numbers in samples.
+    pub(super) functions: BTreeMap<Name, String>,
     /// From the first event to the last, in nanoseconds.
     pub(super) length_ns: u64,
     /// What a page fault takes while it is recorded, in nanoseconds, if the trace tells.
@@ -90,6 +99,7 @@ impl Account {
             has_flushes: blame.has_flushes(),
             programs: programs(blame, names, chosen, &times),
             chosen: times.chosen.iter().map(|&name| name.to_owned()).collect(),
+            functions: functions(blame, names),
             length_ns: blame.length_ns(),
             fault_ns: blame.fault_ns(),
             health: format!("{seconds:.3} s, {}{}", source.health(), cut),
@@ -135,13 +145,21 @@ fn programs(blame: &Blame, names: &Names, chosen: &Chosen, times: &ProgramTimes<
     for (owner, events) in blame.events() {
         let name = names.text(owner.program);
         if chosen.is_process(owner.pid, name) || !times.chosen.contains(name) {
-            programs.entry(name.to_owned()).or_default().events += events;
+            let program = programs.entry(name.to_owned()).or_default();
+            program.events += events;
+            program.sampled.add(blame.sampled().get(owner).unwrap_or(&Sampled::default()));
         }
     }
     for (name, program) in &mut programs {
         program.cpu_ns = times.of(name);
     }
     programs
+}
+
+/// The names of the functions in samples that belong to nothing that was recorded.
+fn functions(blame: &Blame, names: &Names) -> BTreeMap<Name, String> {
+    let all = blame.sampled().values().flat_map(|sampled| sampled.elsewhere.keys());
+    all.map(|&name| (name, names.text(name).to_owned())).collect()
 }
 
 /// The flushes of the processes that were asked about, those of one program, purpose, memory and caller together.

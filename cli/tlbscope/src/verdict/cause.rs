@@ -1,13 +1,20 @@
 //! What the TLB and what feeds it cost a program, cause by cause, and what each fix would gain.
 //!
-//! Calls and copies are measured, by the CPU time that passed in them. A page fault has no end in a recording, so its
-//! price is the shortest time between two of them. Both contain what recording took; what an event takes is known
-//! within a factor of two, so every figure is an interval. What the program walks for again after a flush no recording
-//! shows, and it is in none of these figures.
+//! A recording of `tlbscope record` has samples of the CPU's time. The share of a cause is that of its samples, without
+//! those in which an event was recorded: so recording drops out by itself, and all that a call or a fault does is seen.
+//! A share is an interval, the binomial one of 95 %, between a world in which all unsure samples are of recording, and
+//! one in which none is.
+//!
+//! A trace without samples has times of events alone. Calls and copies are measured, by the CPU time that passed in
+//! them. A page fault has no end in a recording, so its price is the shortest time between two of them. Both contain
+//! what recording took; what an event takes is known within a factor of two. Interrupts are priced so in either case:
+//! no sample is taken while one is handled.
+//!
+//! What the program walks for again after a flush no recording shows, and it is in none of these figures.
 
 use std::collections::BTreeMap;
 
-use tlbkit_trace::blame::Counts;
+use tlbkit_trace::blame::{Counts, Sampled, Samples};
 
 use super::account::{Account, Entry, Program};
 use super::remedies::Remedy;
@@ -22,6 +29,8 @@ const FAULT_NS: [f64; 2] = [400.0, 1500.0];
 const FAULT_LEAST_NS: f64 = 150.0;
 /// What an interrupt takes beside its handler, in nanoseconds, at most.
 const INTERRUPT_NS: f64 = 2000.0;
+/// Of fewer samples no share is told: of a hundred it is known to ten points.
+pub(super) const FEWEST_SAMPLES: u64 = 100;
 /// Programs that are there because of the recording, and threads of the kernel.
 const NOT_SUBJECTS: [&str; 9] =
     ["perf", "tlbscope", "kworker", "ksmd", "kswapd", "khugepaged", "kcompactd", "migration", "swapper"];
@@ -36,6 +45,10 @@ pub(super) struct Verdict<'a> {
     pub(super) program: Program,
     /// Of its CPU time, in percent, with everything that feeds the TLB.
     pub(super) share_pct: Interval,
+    /// The same at most, without the error of sampling.
+    most_pct: f64,
+    /// Where the rest went; none without samples.
+    pub(super) rest: Option<Rest<'a>>,
     /// The dearest first.
     pub(super) causes: Vec<Cause<'a>>,
     /// How often flushes of other programs interrupted it, what that took of its time in percent, and who did it most.
@@ -44,6 +57,16 @@ pub(super) struct Verdict<'a> {
     pub(super) recording_pct: Interval,
     /// The other program whose flushes are dearest, and what they cost in percent of all CPUs' time.
     pub(super) other: Option<(&'a str, f64)>,
+}
+
+/// Where the time went that no cause took, in percent.
+pub(super) struct Rest<'a> {
+    /// To the program's own code.
+    pub(super) own_pct: f64,
+    /// To the kernel.
+    pub(super) kernel_pct: f64,
+    /// The kernel's functions that took most of it.
+    pub(super) functions: Vec<&'a str>,
 }
 
 /// One cause, and all who led to it.
@@ -55,6 +78,8 @@ pub(super) struct Cause<'a> {
     /// How often it interrupted the subject itself, and others.
     pub(super) interrupted: [u64; 2],
     pub(super) share_pct: Interval,
+    /// The share at most, without the error of sampling.
+    pub(super) most_pct: f64,
     pub(super) gain_pct: Interval,
     pub(super) remedy: &'static Remedy,
 }
@@ -94,38 +119,51 @@ impl<'a> Verdict<'a> {
     pub(super) fn new(account: &'a Account, event_us: Interval, cpu_seconds: Option<f64>) -> Self {
         let (subject, is_subject) = subject(account);
         let of_subject = account.programs.iter().filter(|(name, _)| is_subject(name)).map(|(_, program)| program);
-        let program = of_subject.fold(Program::default(), |sum, one| Program {
-            cpu_ns: sum.cpu_ns.saturating_add(one.cpu_ns),
-            events: sum.events + one.events,
+        let mut program = Program::default();
+        of_subject.for_each(|one| {
+            program.cpu_ns = program.cpu_ns.saturating_add(one.cpu_ns);
+            program.events += one.events;
+            program.sampled.add(&one.sampled);
         });
-        let prices = Prices { event_us, fault_ns: account.fault_ns, program };
+        let clock = Clock::of(&program.sampled);
+        let prices = Prices { event_us, fault_ns: account.fault_ns, cpu_ns: program.cpu_ns, events: program.events };
+        let entries: Vec<_> = account.entries.iter().filter(|entry| is_subject(&entry.program)).collect();
         let mut groups: BTreeMap<_, Vec<&Entry>> = BTreeMap::new();
-        for entry in account.entries.iter().filter(|entry| is_subject(&entry.program)) {
+        for entry in entries.iter().filter(|entry| entry.is_cause()) {
             let remedy: *const Remedy = entry.remedy;
             groups.entry((&entry.why, kind_of(entry), remedy)).or_default().push(entry);
         }
-        let mut causes: Vec<_> = groups.into_values().map(|entries| cause(&entries, &prices, &is_subject)).collect();
-        causes.sort_by(|a, b| b.share_pct[1].total_cmp(&a.share_pct[1]));
         let by_others = by_others(account, &prices, &is_subject);
-        let mut share_pct = by_others.map_or([0.0; 2], |(_, pct, _)| pct);
-        causes.iter().for_each(|cause| (0..2).for_each(|end| share_pct[end] += cause.share_pct[end]));
+        let mut in_all = Cost { handled: by_others.map_or([0.0; 2], |(_, pct, _)| pct), ..Cost::default() };
+        let mut causes = Vec::new();
+        for group in groups.into_values() {
+            let cost = Cost::of(&group, &prices, &is_subject);
+            let along = along(&group, &entries);
+            in_all.add(&cost);
+            causes.push(cause(&group, cost, along, clock, &is_subject));
+        }
+        causes.sort_by(|a, b| b.share_pct[1].total_cmp(&a.share_pct[1]));
         let used_ns = cpu_seconds.map_or(program.cpu_ns, |seconds| (seconds * 1e9) as u64);
-        let counted = Prices { program: Program { cpu_ns: used_ns, ..program }, ..prices };
+        let counted = Prices { cpu_ns: used_ns, ..prices };
         let recording = |us: f64| 100.0 * us * 1e3 * program.events as f64 / counted.plain_ns(us);
+        let rest = clock.map(|clock| rest(account, &program.sampled, clock, in_all.samples));
         Self {
             subject,
-            program,
-            share_pct: share_pct.map(|pct| pct.min(100.0)),
+            share_pct: in_all.share_pct(clock),
+            most_pct: in_all.most_pct(clock),
+            rest,
             causes,
             by_others,
-            recording_pct: event_us.map(recording),
+            recording_pct: clock
+                .map_or_else(|| event_us.map(recording), |clock| clock.recording_pct(program.sampled.all)),
             other: other(account, &is_subject),
+            program,
         }
     }
 
     /// Whether anything of it is worth a change.
     pub(super) fn is_the_tlb(&self) -> bool {
-        self.is_much(self.share_pct[1])
+        self.is_much(self.most_pct)
     }
 
     /// Whether so many percent of the program's time are worth a word.
@@ -133,9 +171,11 @@ impl<'a> Verdict<'a> {
         pct >= LEAST_PCT && self.ms(pct) >= LEAST_MS
     }
 
-    /// So many percent of the program's time, in milliseconds.
+    /// So many percent of the program's time, in milliseconds, without the time that certainly went into recording.
     pub(super) fn ms(&self, pct: f64) -> f64 {
-        pct / 100.0 * self.program.cpu_ns as f64 / 1e6
+        let Sampled { all, recording, .. } = self.program.sampled;
+        let plain = 1.0 - recording as f64 / all.max(1) as f64;
+        pct / 100.0 * self.program.cpu_ns as f64 * plain / 1e6
     }
 }
 
@@ -185,15 +225,16 @@ fn other<'a>(account: &'a Account, is_subject: &impl Fn(&str) -> bool) -> Option
 struct Prices {
     event_us: Interval,
     fault_ns: Option<u64>,
-    program: Program,
+    cpu_ns: u64,
+    events: u64,
 }
 
 impl Prices {
     /// What the program would have used without being recorded, if an event took so much, in nanoseconds. Never less
     /// than a twentieth of what it used: no event is that dear.
     fn plain_ns(&self, event_us: f64) -> f64 {
-        let used_ns = self.program.cpu_ns as f64;
-        (used_ns - event_us * 1e3 * self.program.events as f64).max(used_ns / 20.0).max(1.0)
+        let used_ns = self.cpu_ns as f64;
+        (used_ns - event_us * 1e3 * self.events as f64).max(used_ns / 20.0).max(1.0)
     }
 
     /// The share of the program's time that `ns` is, of what an event of so much has been taken out.
@@ -211,29 +252,162 @@ impl Prices {
     }
 }
 
-fn cause<'a>(entries: &[&'a Entry], prices: &Prices, is_subject: &impl Fn(&str) -> bool) -> Cause<'a> {
+/// Samples of a program's time, as the wholes that shares are of.
+#[derive(Clone, Copy)]
+struct Clock {
+    /// Without all that may be of recording, and without what certainly is.
+    wholes: [u64; 2],
+}
+
+impl Clock {
+    /// None of too few samples.
+    fn of(sampled: &Sampled) -> Option<Self> {
+        let most = sampled.all - sampled.recording;
+        let wholes = [most - sampled.or_recording, most];
+        (wholes[0] >= FEWEST_SAMPLES).then_some(Self { wholes })
+    }
+
+    /// The samples of a cause with their wholes, in both worlds.
+    fn parts(self, samples: Samples) -> [(u64, u64); 2] {
+        [(samples.sure, self.wholes[0]), (samples.most(), self.wholes[1])]
+    }
+
+    fn share_pct(self, samples: Samples) -> Interval {
+        let [least, most] = self.parts(samples).map(|(part, whole)| binomial_pct(part, whole));
+        [least[0].min(most[0]), least[1].max(most[1])]
+    }
+
+    /// The share at most, without the error of sampling.
+    fn most_pct(self, samples: Samples) -> f64 {
+        self.parts(samples).map(|(part, whole)| 100.0 * part as f64 / whole as f64).into_iter().fold(0.0, f64::max)
+    }
+
+    /// What recording added to the time without it, of so many samples in all.
+    fn recording_pct(self, all: u64) -> Interval {
+        let added = |whole: u64| 100.0 * (all - whole) as f64 / whole as f64;
+        [added(self.wholes[1]), added(self.wholes[0])]
+    }
+}
+
+/// The interval of 95 % for a share of which `part` of `whole` samples were seen (Wilson's score), in percent.
+fn binomial_pct(part: u64, whole: u64) -> Interval {
+    const Z: f64 = 1.96;
+    let (n, share) = (whole as f64, part as f64 / whole as f64);
+    let middle = share + Z * Z / (2.0 * n);
+    let width = Z * (share * (1.0 - share) / n + Z * Z / (4.0 * n * n)).sqrt();
+    [middle - width, middle + width].map(|end| 100.0 * (end / (1.0 + Z * Z / n)).clamp(0.0, 1.0))
+}
+
+/// What one cause, or several, took of a program's time.
+#[derive(Clone, Copy, Default)]
+struct Cost {
+    samples: Samples,
+    /// Of calls and faults by their prices, in percent, for want of samples.
+    priced: Interval,
+    /// Of interrupts that its own threads had, in percent.
+    handled: Interval,
+}
+
+impl Cost {
+    fn of(entries: &[&Entry], prices: &Prices, is_subject: &impl Fn(&str) -> bool) -> Self {
+        let mut counts = Counts::default();
+        let (mut own, mut handled_ns) = (0, 0);
+        for entry in entries {
+            counts.add(&entry.counts);
+            for (_, interrupted) in entry.interrupted.iter().filter(|(who, _)| is_subject(program_of(who))) {
+                own += interrupted.times;
+                handled_ns += interrupted.took_ns;
+            }
+        }
+        let events = counts.flushes + counts.calls + 3 * counts.asked;
+        let priced = prices.share_pct(|event_us, fault_ns| {
+            let called = counts.called_ns as f64 - event_us * 1e3 * events as f64;
+            called.max(0.0) + fault_ns * counts.faults as f64
+        });
+        let handled = prices.share_pct(|_, _| handled_ns as f64 + INTERRUPT_NS / 2.0 * own as f64);
+        Self { samples: counts.samples, priced, handled }
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.samples.add(&other.samples);
+        for end in 0..2 {
+            self.priced[end] += other.priced[end];
+            self.handled[end] += other.handled[end];
+        }
+    }
+
+    fn share_pct(&self, clock: Option<Clock>) -> Interval {
+        let share = clock.map_or(self.priced, |clock| clock.share_pct(self.samples));
+        [0, 1].map(|end| (share[end] + self.handled[end]).min(100.0))
+    }
+
+    fn most_pct(&self, clock: Option<Clock>) -> f64 {
+        clock.map_or(self.priced[1], |clock| clock.most_pct(self.samples)) + self.handled[1]
+    }
+}
+
+/// The program in `program/thread`.
+fn program_of(who: &str) -> &str {
+    who.split('/').next().unwrap_or(who)
+}
+
+/// The samples of what the fix of a cause takes away as well: of `all` those that its remedy names, at the same memory
+/// or where none is known.
+fn along(cause: &[&Entry], all: &[&Entry]) -> Samples {
+    const ANY: [&str; 2] = ["whole space", "unknown"];
+    let first = cause[0];
+    let is_same = |entry: &Entry| {
+        entry.mapping == first.mapping || [entry, first].iter().any(|entry| ANY.contains(&entry.mapping.as_str()))
+    };
+    let is_in = |entry: &Entry| cause.iter().any(|one| std::ptr::eq(*one, entry));
+    let taken = all.iter().filter(|entry| first.remedy.takes_along(&entry.why) && is_same(entry) && !is_in(entry));
+    let mut samples = Samples::default();
+    taken.for_each(|entry| samples.add(&entry.counts.samples));
+    samples
+}
+
+/// Where the time went that is in no cause.
+fn rest<'a>(account: &'a Account, sampled: &Sampled, clock: Clock, of_causes: Samples) -> Rest<'a> {
+    let whole = clock.wholes[1];
+    let pct = |samples: u64| 100.0 * samples as f64 / whole as f64;
+    let mut functions: Vec<_> = sampled
+        .elsewhere
+        .iter()
+        .filter_map(|(name, count)| {
+            let function = account.functions.get(name)?;
+            (function != "?").then_some((*count, function.as_str()))
+        })
+        .collect();
+    functions.sort_by_key(|&(count, function)| (std::cmp::Reverse(count), function));
+    Rest {
+        own_pct: pct(sampled.own),
+        kernel_pct: pct(whole.saturating_sub(sampled.own + of_causes.most())),
+        functions: functions.into_iter().map(|(_, function)| function).take(2).collect(),
+    }
+}
+
+fn cause<'a>(
+    entries: &[&'a Entry],
+    cost: Cost,
+    along: Samples,
+    clock: Option<Clock>,
+    is_subject: &impl Fn(&str) -> bool,
+) -> Cause<'a> {
     let mut counts = Counts::default();
-    let (mut own, mut others, mut handled_ns) = (0, 0, 0);
+    let (mut own, mut others) = (0, 0);
     let mut callers: BTreeMap<&str, u64> = BTreeMap::new();
     for entry in entries {
         counts.add(&entry.counts);
         for (who, interrupted) in &entry.interrupted {
-            if is_subject(who.split('/').next().unwrap_or(who)) {
-                own += interrupted.times;
-                handled_ns += interrupted.took_ns;
-            } else {
-                others += interrupted.times;
-            }
+            *(if is_subject(program_of(who)) { &mut own } else { &mut others }) += interrupted.times;
         }
         if let Some(caller) = &entry.caller {
             *callers.entry(caller).or_default() += entry.counts.cost_ns().max(entry.counts.faults);
         }
     }
-    let events = counts.flushes + counts.calls + 3 * counts.asked;
-    let share_pct = prices.share_pct(|event_us, fault_ns| {
-        let called = counts.called_ns as f64 - event_us * 1e3 * events as f64;
-        called.max(0.0) + fault_ns * counts.faults as f64 + handled_ns as f64 + INTERRUPT_NS / 2.0 * own as f64
-    });
+    let mut with_along = cost;
+    with_along.samples.add(&along);
+    let goes_pct = with_along.share_pct(clock);
     let mut callers: Vec<_> = callers.into_iter().collect();
     callers.sort_by_key(|&(_, cost)| std::cmp::Reverse(cost));
     let Entry { why, remedy, .. } = entries[0];
@@ -247,8 +421,9 @@ fn cause<'a>(entries: &[&'a Entry], prices: &Prices, is_subject: &impl Fn(&str) 
         counts,
         callers: callers.into_iter().map(|(caller, _)| caller).collect(),
         interrupted: [own, others],
-        share_pct,
-        gain_pct: [0, 1].map(|end| share_pct[end] * remedy.saves[end]),
+        share_pct: cost.share_pct(clock),
+        most_pct: cost.most_pct(clock),
+        gain_pct: [0, 1].map(|end| goes_pct[end] * remedy.saves[end]),
         remedy,
     }
 }
@@ -280,8 +455,7 @@ mod tests {
     use super::*;
 
     fn prices(events: u64) -> Prices {
-        let program = Program { cpu_ns: 1_000_000, events };
-        Prices { event_us: [0.5, 1.0], fault_ns: Some(1500), program }
+        Prices { event_us: [0.5, 1.0], fault_ns: Some(1500), cpu_ns: 1_000_000, events }
     }
 
     #[test]

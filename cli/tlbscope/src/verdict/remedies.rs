@@ -14,6 +14,8 @@ pub(crate) struct Remedy {
     memory: Vec<String>,
     #[serde(default)]
     caller: Vec<String>,
+    #[serde(default)]
+    along: Vec<String>,
     pages_least: Option<u64>,
     pages_most: Option<u64>,
     #[serde(rename = "where")]
@@ -64,6 +66,11 @@ impl Remedy {
     pub(super) fn trial(&self) -> Option<String> {
         let quoted = |change: &String| if change.contains(' ') { format!("'{change}'") } else { change.clone() };
         (!self.trial.is_empty()).then(|| self.trial.iter().map(quoted).collect::<Vec<_>>().join(" "))
+    }
+
+    /// Whether the fix takes away a cause of this name as well.
+    pub(super) fn takes_along(&self, why: &str) -> bool {
+        self.along.iter().any(|cause| cause == why)
     }
 
     /// The first remedy that fits; `by` are the caller and the library of the allocator, where they are known.

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tlbkit_output::fitting::wrapped;
 
 use super::account::Account;
-use super::cause::{Cause, Interval, LEAST_PCT, Verdict};
+use super::cause::{Cause, FEWEST_SAMPLES, Interval, LEAST_PCT, Rest, Verdict};
 use crate::trace::NO_FLUSH;
 
 /// Causes that are shown.
@@ -32,8 +32,7 @@ fn field(name: &str, text: &str) -> String {
 /// One screen.
 pub(super) fn text(account: &Account, verdict: &Verdict<'_>) -> String {
     let mut text = format!("{}\n", wrapped(&sentence(account, verdict), 0));
-    let shown: Vec<_> =
-        verdict.causes.iter().filter(|cause| verdict.is_much(cause.share_pct[1])).take(CAUSES).collect();
+    let shown: Vec<_> = verdict.causes.iter().filter(|cause| verdict.is_much(cause.most_pct)).take(CAUSES).collect();
     for (index, cause) in shown.iter().enumerate() {
         text += &format!("\n{}", one(index + 1, cause, verdict));
     }
@@ -59,9 +58,10 @@ fn sentence(account: &Account, verdict: &Verdict<'_>) -> String {
     if !verdict.is_the_tlb() {
         return format!(
             "Not the TLB: {subject} spent at most {:.1} % of its {used:.2} s of CPU time on it and on what feeds it. \
-             The rest is its own code and other system calls; of {length:.2} s that were recorded it ran {used:.2} s \
-             on some CPU, and for what it waited else no event tells.",
-            share_pct[1].max(0.1)
+             {}; of {length:.2} s that were recorded it ran {used:.2} s on some CPU, and for what it waited else no \
+             event tells.",
+            share_pct[1].max(0.1),
+            verdict.rest.as_ref().map_or_else(|| "The rest is its own code and other system calls".to_owned(), went)
         );
     }
     format!(
@@ -69,6 +69,13 @@ fn sentence(account: &Account, verdict: &Verdict<'_>) -> String {
          interrupts.",
         percents(*share_pct)
     )
+}
+
+/// Where the rest of the time went.
+fn went(rest: &Rest<'_>) -> String {
+    let Rest { own_pct, kernel_pct, functions } = rest;
+    let most = if functions.is_empty() { String::new() } else { format!(", most in {}", functions.join(" and ")) };
+    format!("Its own code took {own_pct:.0} %, the kernel elsewhere {kernel_pct:.0} %{most}")
 }
 
 /// One cause.
@@ -148,6 +155,19 @@ fn notes(account: &Account, verdict: &Verdict<'_>, shown: usize) -> Vec<String> 
         notes.push(format!("Others: {who} spent {pct:.1} % of the machine on such work (--process {who})."));
     }
     if verdict.program.events > 0 {
+        let sampled = verdict.program.sampled.all;
+        match &verdict.rest {
+            Some(rest) if verdict.is_the_tlb() => notes.push(format!("{}.", went(rest))),
+            Some(_) => {}
+            None if sampled == 0 => notes.push(
+                "No samples: this recording has none of the CPU's time, so shares are of what was traced alone."
+                    .to_owned(),
+            ),
+            None => notes.push(format!(
+                "Too few samples ({sampled}, of which {FEWEST_SAMPLES} must be of the program): shares are of what was \
+                 traced alone."
+            )),
+        }
         notes.push(format!(
             "Recording made it {} longer in CPU time ({} events); that is taken out above. What it walks for again \
              after a flush is in no figure.",
@@ -188,7 +208,9 @@ pub(super) fn json(verdict: &Verdict<'_>) -> Vec<Value> {
     let Verdict { subject, program, share_pct, recording_pct, .. } = verdict;
     let head = json!({
         "kind": "verdict", "subject": subject, "cpu_ns": program.cpu_ns, "low_pct": share_pct[0],
-        "high_pct": share_pct[1], "is_the_tlb": verdict.is_the_tlb(), "recording_low_pct": recording_pct[0],
+        "high_pct": share_pct[1], "samples": program.sampled.all,
+        "own_pct": verdict.rest.as_ref().map(|rest| rest.own_pct),
+        "kernel_pct": verdict.rest.as_ref().map(|rest| rest.kernel_pct), "is_the_tlb": verdict.is_the_tlb(), "recording_low_pct": recording_pct[0],
         "recording_high_pct": recording_pct[1],
     });
     let cause = |cause: &Cause<'_>| {

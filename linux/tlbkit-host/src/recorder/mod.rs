@@ -32,6 +32,9 @@ const START: Duration = Duration::from_secs(120);
 /// Pages of each CPU's buffer: 16 MiB, some hundred thousand events.
 const BUFFER_PAGES: &str = "4096";
 
+/// A clock that samples what each CPU does while it is not idle. Its rate shares no factor with those of other clocks.
+const SAMPLES: &str = "cpu-clock/freq=997,call-graph=fp/I";
+
 /// What shows what an event takes: the begin of a call that does nothing.
 const EMPTY_CALL: &str = "syscalls:sys_enter_munmap";
 
@@ -47,9 +50,10 @@ pub enum Watched {
 /// Whether the flush tracepoint says who called.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stacks {
-    /// Each event has its call stack.
+    /// Each flush has its call stack, and the CPU's time is sampled, with the kernel's stack.
     Recorded,
-    /// Events have no call stacks, and flushes of a switch are left out: the least that tells who flushes.
+    /// Events have no call stacks, nothing is sampled, and flushes of a switch are left out: the least that tells who
+    /// flushes.
     Absent,
 }
 
@@ -276,7 +280,7 @@ fn command(order: &Order<'_>, folder: &Path) -> Command {
     if order.stacks == Stacks::Recorded && order.events.contains(&rights::FLUSH) {
         // A switch says by itself why it flushes. Its stack would be the dearest part of recording what switches often.
         let with_stack = format!("{}/call-graph=fp/", rights::FLUSH);
-        command.args(["--event", &with_stack, "--filter", "reason != 0"]);
+        command.args(["--event", SAMPLES, "--event", &with_stack, "--filter", "reason != 0"]);
         command.args(["--event", rights::FLUSH, "--filter", "reason == 0"]);
     }
     if order.stacks == Stacks::Absent && order.events.contains(&rights::FLUSH) {

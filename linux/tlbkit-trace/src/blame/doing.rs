@@ -2,10 +2,11 @@
 
 use super::mapping::{Mapping, Spaces};
 use super::request::Place;
+use super::sample::Samples;
 use super::why::{Shown, Why};
 use crate::abi::CLONE_VM;
-use crate::event::{Event, FAULT_WINDOW_NS, MAX_THREADS, Syscall};
-use crate::names::{Names, StackId};
+use crate::event::{Event, EventKind, FAULT_WINDOW_NS, MAX_THREADS, Syscall};
+use crate::names::{Code, Names, StackId};
 use rustc_hash::FxHashMap;
 
 /// The most that is counted for a flush in a system call of whose begin no event tells, in nanoseconds.
@@ -35,6 +36,8 @@ struct Call {
     pages: u64,
     /// The row of the last flush in this call, if there was one.
     row: Option<usize>,
+    /// Samples that were taken in it.
+    samples: Samples,
 }
 
 /// The last page fault of a thread.
@@ -45,6 +48,10 @@ struct Fault {
     time_ns: u64,
     /// The CPU time that the thread had used up to the fault, or up to the last flush that it led to, in nanoseconds.
     since_ns: u64,
+    /// The instruction that faulted.
+    ip: Code,
+    /// The row in which it is counted; none if its flush says which.
+    row: Option<usize>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -61,12 +68,57 @@ struct Doing {
 /// A system call that has ended.
 pub(super) struct Left {
     pub(super) args: [u64; 5],
+    pub(super) why: Why,
     pub(super) mapping: Mapping,
+    /// Samples that were taken in it.
+    pub(super) samples: Samples,
     /// How many pages it gave back.
     pub(super) pages: u64,
     /// The row of its last flush, and the CPU time that the thread had used when the call began, in nanoseconds. None
     /// if it did not flush.
     pub(super) row: Option<(usize, u64)>,
+}
+
+impl Call {
+    fn left(self) -> Left {
+        Left {
+            args: self.args,
+            why: self.why,
+            mapping: self.mapping,
+            samples: self.samples,
+            pages: self.pages,
+            row: self.row.map(|row| (row, self.since_ns)),
+        }
+    }
+}
+
+impl Fault {
+    fn purpose(self) -> For {
+        self.row.map_or(For::Purpose(self.why, self.mapping), For::Row)
+    }
+}
+
+/// What a sample was taken in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum For {
+    /// The call of the thread, which keeps it until it ends.
+    Call,
+    /// What is counted in this row.
+    Row(usize),
+    /// This purpose, at this memory.
+    Purpose(Why, Mapping),
+    /// No event tells.
+    Unknown,
+}
+
+impl For {
+    fn of_stack(shown: Option<Shown>) -> Self {
+        match shown {
+            Some(Shown::Own(why)) if why.is_the_kernels() => Self::Purpose(why, Mapping::Unknown),
+            Some(Shown::Call(why)) => Self::Purpose(why, Mapping::Unknown),
+            _ => Self::Unknown,
+        }
+    }
 }
 
 /// What all threads are doing.
@@ -115,7 +167,8 @@ impl Doings {
         };
         let why = Why::of_call(call, args);
         let pages = spaces.gives_back(pid, call, args, mapping);
-        let call = Some(Call { call, args: *args, why, mapping, since_ns, pages, row: None });
+        let call =
+            Some(Call { call, args: *args, why, mapping, since_ns, pages, row: None, samples: Samples::default() });
         *self.thread(tid) = Doing { call, seen_ns: since_ns, ..Doing::default() };
     }
 
@@ -123,13 +176,7 @@ impl Doings {
     pub(super) fn leave(&mut self, tid: i32, call: Syscall, cpu_ns: u64) -> Option<Left> {
         let thread = self.threads.get_mut(&tid)?;
         (thread.seen_ns, thread.has_just_faulted) = (cpu_ns, false);
-        let left = thread.call.take_if(|entered| entered.call == call)?;
-        Some(Left {
-            args: left.args,
-            mapping: left.mapping,
-            pages: left.pages,
-            row: left.row.map(|row| (row, left.since_ns)),
-        })
+        thread.call.take_if(|entered| entered.call == call).map(Call::left)
     }
 
     /// The event's thread has a page fault for the purpose `why`. `since_ns` is the CPU time that it has used, in
@@ -138,8 +185,47 @@ impl Doings {
         let thread = self.thread(event.tid);
         let gap_ns = thread.has_just_faulted.then(|| since_ns.saturating_sub(thread.seen_ns));
         (thread.seen_ns, thread.has_just_faulted) = (since_ns, true);
-        thread.fault = Some(Fault { why, mapping, time_ns: event.time_ns, since_ns });
+        let EventKind::Fault { ip, .. } = event.kind else { unreachable!("a fault") };
+        thread.fault = Some(Fault { why, mapping, time_ns: event.time_ns, since_ns, ip, row: None });
         gap_ns
+    }
+
+    /// The last fault of the thread is counted in this row.
+    pub(super) fn fault_is_in(&mut self, tid: i32, row: usize) {
+        if let Some(fault) = self.thread(tid).fault.as_mut() {
+            fault.row = Some(row);
+        }
+    }
+
+    /// A sample of the thread was taken in the kernel's work `shown`. Returns what that work is
+    /// for; a call that goes on keeps the sample.
+    pub(super) fn sampled(&mut self, event: &Event, shown: Option<Shown>, samples: Samples) -> For {
+        let Some(thread) = self.threads.get_mut(&event.tid) else { return For::of_stack(shown) };
+        match (shown, &mut thread.call) {
+            (Some(Shown::Own(why)), _) if why.is_the_kernels() => For::of_stack(shown),
+            (Some(Shown::Fault(_)), _) => thread.fault.map_or(For::Unknown, Fault::purpose),
+            (Some(Shown::Call(why)), Some(call)) if why != Why::Call(call.call) => For::of_stack(shown),
+            (_, Some(call)) => {
+                call.samples.add(&samples);
+                For::Call
+            }
+            (Some(Shown::Call(_)), None) => For::of_stack(shown),
+            _ if thread.has_ended => For::Purpose(Why::Call(Syscall::ExitGroup), Mapping::Whole),
+            _ => For::Unknown,
+        }
+    }
+
+    /// The fault of the thread that may go on when a sample of its own code is taken at `ip`: the way back from the
+    /// kernel has interrupts closed, so that this is where a sample is taken which was due there.
+    pub(super) fn ends_fault(&self, event: &Event, ip: Code) -> For {
+        let doing = self.threads.get(&event.tid).filter(|doing| doing.has_just_faulted);
+        let is_meant = |fault: &Fault| fault.ip == ip && event.time_ns.saturating_sub(fault.time_ns) <= FAULT_WINDOW_NS;
+        doing.and_then(|doing| doing.fault).filter(is_meant).map_or(For::Unknown, Fault::purpose)
+    }
+
+    /// The row of the last flush in the call of this thread, if there was one.
+    pub(super) fn row_of_call(&self, tid: i32) -> Option<usize> {
+        self.threads.get(&tid)?.call?.row
     }
 
     /// Whether the thread is in a call that creates a process with its own address space.
@@ -159,9 +245,10 @@ impl Doings {
         self.threads.remove(&tid);
     }
 
-    /// The thread ends. What it still flushes belongs to the end of its address space.
-    pub(super) fn ends(&mut self, tid: i32) {
-        *self.thread(tid) = Doing { has_ended: true, ..Doing::default() };
+    /// The thread ends. What it still flushes belongs to the end of its address space. Returns the call that it was in.
+    pub(super) fn ends(&mut self, tid: i32) -> Option<Left> {
+        let before = std::mem::replace(self.thread(tid), Doing { has_ended: true, ..Doing::default() });
+        before.call.map(Call::left)
     }
 
     /// A flush of the thread was counted in this row. Returns where the thread was. If it was in a call, the row gets

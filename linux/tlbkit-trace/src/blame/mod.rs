@@ -4,19 +4,22 @@
 //! system call or the page fault of its thread says what the flush is for and which memory it means, the stack says who
 //! called, and the requests between CPUs say who had to answer. The files are, lowest layer first: `mapping` (what is
 //! mapped where), `time` (CPU time), `people` (threads and processes), `why` (purposes), `elf` and `site` (callers),
-//! `request` (senders and their handlers), `refault` (pages that come back), `doing` (what a thread is doing).
+//! `request` (senders and their handlers), `refault` (pages that come back), `sample` (samples of the CPU's time),
+//! `doing` (what a thread is doing).
 
 mod doing;
 mod elf;
 mod mapping;
 mod refault;
 mod request;
+mod sample;
 mod shootdowns;
 mod site;
 mod time;
 mod why;
 
 pub use mapping::Mapping;
+pub use sample::{Sampled, Samples};
 pub use shootdowns::{Shootdown, Shootdowns};
 pub use time::Owner;
 pub use why::Why;
@@ -24,12 +27,13 @@ pub use why::Why;
 use crate::event::{Edge, Event, EventKind, FlushReason, FlushSize, Syscall};
 use crate::names::{Code, Name, Names};
 use crate::summary::MOST_CPUS;
-use doing::{Doings, Purpose};
+use doing::{Doings, For, Left, Purpose};
 use indexmap::IndexMap;
 use mapping::Spaces;
 use refault::{GivenBack, Refaults};
 use request::Requests;
 use rustc_hash::{FxBuildHasher, FxHashMap};
+use sample::{Place, Places, Work};
 use site::{Site, Sites};
 use std::collections::BTreeMap;
 use time::{People, Times};
@@ -77,6 +81,8 @@ pub struct Counts {
     /// How often a page was brought in again that these calls had given back; in a row of absent pages, how many were
     /// brought in that no call is known to have given back.
     pub faults: u64,
+    /// Samples of the CPU's time that were taken in these calls and faults.
+    pub samples: Samples,
     /// Who was interrupted, by the names of process and thread.
     pub interrupted: BTreeMap<(Name, Name), Interrupted>,
 }
@@ -123,6 +129,7 @@ impl Counts {
         self.everything += other.everything;
         self.asked += other.asked;
         self.faults += other.faults;
+        self.samples.add(&other.samples);
         self.waited_ns = self.waited_ns.saturating_add(other.waited_ns);
         self.called_ns = self.called_ns.saturating_add(other.called_ns);
         for (who, interrupted) in &other.interrupted {
@@ -172,6 +179,13 @@ pub struct Blame {
     rows: IndexMap<Key, Counts, FxBuildHasher>,
     requests: Requests<usize>,
     refaults: Refaults,
+    places: Places,
+    /// All samples of each process.
+    sampled: FxHashMap<Owner, Sampled>,
+    /// Samples of what has no row, as it did not flush: by process, purpose and memory.
+    rowless: FxHashMap<(Owner, Why, Mapping), Samples>,
+    /// By process that a fork has made, and that has executed no other program: the row of the fork.
+    copies: FxHashMap<i32, usize>,
     /// How many events each process had.
     events: FxHashMap<Owner, u64>,
     /// By CPU: whether it runs a function that another CPU asked for. Empty if the recording has no such events.
@@ -181,6 +195,9 @@ pub struct Blame {
     /// The allocator of each process that has mapped the library of one.
     allocators: FxHashMap<i32, &'static str>,
 }
+
+/// The function by which the kernel reads the program's stack while it records.
+const STACK_READER: &str = "__get_user_nocheck_8";
 
 /// Libraries of allocators of memory, by a part of their files' names.
 const ALLOCATORS: [&str; 3] = ["libjemalloc", "libtcmalloc", "libmimalloc"];
@@ -228,6 +245,9 @@ impl Blame {
         if !matches!(event.kind, EventKind::TlbFlush { reason: FlushReason::TaskSwitch, .. }) {
             self.times.runs(event.cpu, event.tid, owner, event.time_ns);
         }
+        if let EventKind::Sample { ip } = event.kind {
+            return self.sample(event, owner, ip, names);
+        }
         *self.events.entry(owner).or_default() += 1;
         match event.kind {
             EventKind::TlbFlush { reason, size } => self.flush(event, owner, (reason, size), names),
@@ -259,7 +279,7 @@ impl Blame {
             EventKind::Leave { call, result } => {
                 self.requests.is_over(event.cpu);
                 let cpu_ns = cpu_ns();
-                let Some(left) = self.doings.leave(event.tid, call, cpu_ns) else { return };
+                let Some(mut left) = self.doings.leave(event.tid, call, cpu_ns) else { return };
                 if let Some((row, since_ns)) = left.row {
                     let counts = &mut self.rows[row];
                     counts.calls += 1;
@@ -268,7 +288,13 @@ impl Blame {
                     self.refaults.gave_back(owner.pid, GivenBack { row, mapping: left.mapping, pages: left.pages });
                 }
                 self.spaces.left(owner.pid, call, &left.args, result);
+                if call == Syscall::Mmap {
+                    left.mapping = self.spaces.mapping(owner.pid, result as u64);
+                }
+                self.has_left(event.tid, owner, &left);
             }
+            // A recorder that looks at the program's stack, and finds no frame there, is no access of the program.
+            EventKind::Fault { ip, .. } if ip.name().is_some_and(|name| names.text(name) == STACK_READER) => {}
             EventKind::Fault { address, error_code, ip, .. } => {
                 self.requests.is_over(event.cpu);
                 let cpu_ns = cpu_ns();
@@ -285,6 +311,7 @@ impl Blame {
                 self.doings.begins(child);
                 if self.doings.copies_memory(event.tid) {
                     self.spaces.copied(owner.pid, child);
+                    self.is_copy(event.tid, owner, child);
                 } else {
                     self.spaces.shared(owner.pid, child);
                 }
@@ -292,10 +319,13 @@ impl Blame {
             EventKind::Exec { tid, .. } => {
                 self.spaces.replaced(tid);
                 self.sites.forget(tid);
+                self.copies.remove(&tid);
             }
             EventKind::Exit { tid, .. } => {
                 self.times.ends(event.cpu, tid);
-                self.doings.ends(tid);
+                if let Some(left) = self.doings.ends(tid) {
+                    self.has_left(tid, owner, &left);
+                }
                 if tid == owner.pid {
                     self.spaces.ended(tid);
                     self.sites.forget(tid);
@@ -312,6 +342,68 @@ impl Blame {
             self.row_of(event.tid, owner, (Why::AbsentPage, mapping, site))
         });
         self.rows[row].faults += 1;
+        self.doings.fault_is_in(event.tid, row);
+    }
+
+    /// A process is made by a fork of `owner`: it is taken down for that fork.
+    fn is_copy(&mut self, tid: i32, owner: Owner, child: i32) {
+        if self.copies.len() >= MAX_ROWS {
+            self.copies.clear();
+        }
+        let row = self.doings.row_of_call(tid);
+        let row = row.unwrap_or_else(|| self.row_of(tid, owner, (Why::Fork, Mapping::Whole, None)));
+        self.copies.insert(child, row);
+    }
+
+    /// A call has ended, and its samples belong to its flush.
+    fn has_left(&mut self, tid: i32, owner: Owner, left: &Left) {
+        let whose = left.row.map_or(For::Purpose(left.why, left.mapping), |(row, _)| For::Row(row));
+        self.count(tid, owner, whose, left.samples);
+    }
+
+    /// The CPU's time was sampled at `ip`.
+    fn sample(&mut self, event: &Event, owner: Owner, ip: Code, names: &Names) {
+        let inner = event.stack.and_then(|stack| names.stack(stack).first()?.name()).unwrap_or(Names::UNKNOWN);
+        let place = event.stack.map(|stack| self.places.of(stack, names));
+        let sampled = self.sampled.entry(owner).or_default();
+        sampled.all += 1;
+        let (whose, samples) = match place {
+            Some(Place::Recording) => return sampled.recording += 1,
+            Some(Place::Kernel { is_unsure, work }) => {
+                sampled.or_recording += u64::from(is_unsure);
+                let samples = Samples { sure: u64::from(!is_unsure), or_recording: is_unsure.into(), or_program: 0 };
+                let whose = match (work, self.copies.get(&owner.pid)) {
+                    (Work::Interrupt, _) => For::Unknown,
+                    (Work::Teardown, Some(&row)) => For::Row(row),
+                    (Work::Teardown, None) => self.doings.sampled(event, None, samples),
+                    (Work::Threads(shown), _) => self.doings.sampled(event, shown, samples),
+                };
+                if matches!(whose, For::Unknown | For::Purpose(Why::OtherCall(_), _)) {
+                    *sampled.elsewhere.entry(inner).or_default() += 1;
+                }
+                (whose, samples)
+            }
+            None => {
+                let whose = self.doings.ends_fault(event, ip);
+                sampled.own += u64::from(whose == For::Unknown);
+                (whose, Samples { or_program: 1, ..Samples::default() })
+            }
+        };
+        self.count(event.tid, owner, whose, samples);
+    }
+
+    /// Counts samples of a thread where they belong.
+    fn count(&mut self, tid: i32, owner: Owner, whose: For, samples: Samples) {
+        if self.only_thread.is_some_and(|only| only != tid) || samples == Samples::default() {
+            return;
+        }
+        match whose {
+            For::Row(row) => self.rows[row].samples.add(&samples),
+            For::Purpose(why, mapping) if self.rowless.len() < MAX_ROWS => {
+                self.rowless.entry((owner, why, mapping)).or_default().add(&samples);
+            }
+            For::Purpose(..) | For::Call | For::Unknown => {}
+        }
     }
 
     fn flush(&mut self, event: &Event, owner: Owner, (reason, size): (FlushReason, FlushSize), names: &Names) {
@@ -397,7 +489,7 @@ impl Blame {
         }
     }
 
-    /// All rows, those that [cost](Counts::cost_ns) most first. Names of functions are looked up in the files of this
+    /// All rows, those that [cost](Counts::cost_ns) most first. One without flushes and faults is of samples alone. Names of functions are looked up in the files of this
     /// machine.
     #[must_use]
     pub fn rows(&self) -> Vec<BlameRow> {
@@ -409,8 +501,24 @@ impl Blame {
             counts: counts.clone(),
         };
         let mut rows: Vec<_> = self.rows.iter().filter(|(key, _)| !key.is_silent).map(row).collect();
+        let by_purpose: FxHashMap<_, _> =
+            rows.iter().enumerate().map(|(at, row)| ((row.owner, row.why, row.mapping), at)).collect();
+        for (key @ &(owner, why, mapping), samples) in &self.rowless {
+            if let Some(&at) = by_purpose.get(key) {
+                rows[at].counts.samples.add(samples);
+                continue;
+            }
+            let counts = Counts { samples: *samples, ..Counts::default() };
+            rows.push(BlameRow { owner, why, mapping, caller: None, counts });
+        }
         rows.sort_by_key(|row| (std::cmp::Reverse((row.counts.cost_ns(), row.counts.flushes)), row.owner));
         rows
+    }
+
+    /// All samples of each process and program; none if the recording has no samples.
+    #[must_use]
+    pub fn sampled(&self) -> &FxHashMap<Owner, Sampled> {
+        &self.sampled
     }
 
     /// The CPU time of each process and program, in nanoseconds, without idle time.

@@ -152,15 +152,18 @@ impl Shown {
         let mut asked = None;
         let mut fault = Why::AbsentPage;
         let mut inner = None;
+        let mut truncates = false;
         for name in frames.iter().filter_map(|frame| frame.name()) {
             let function = names.text(name);
             let is_any = |starts: &[&str]| starts.iter().any(|start| function.starts_with(start));
             match FUNCTIONS.iter().find(|(start, _)| function.starts_with(start)) {
                 Some(&(_, why @ (Why::Writeback | Why::HugePages))) => asked = asked.or(Some(Self::Own(why))),
                 Some(&(_, why)) => return Some(Self::Own(why)),
+                None if function.starts_with(OPEN) && !truncates => inner = Some(name),
                 None if OTHER_CALLS.iter().any(|(start, _)| function.starts_with(start)) => {
                     return Some(Self::call(name, names));
                 }
+                None if function.starts_with(TRUNCATE) => truncates = true,
                 None if is_any(&COPIES) => fault = Why::CopyOfShared,
                 None if is_any(&FAULTS) => return asked.or(Some(Self::Fault(fault))),
                 None if is_any(&CALL_STARTS) => return Some(Self::call(name, names)),
@@ -218,8 +221,12 @@ const OTHER_CALLS: [(&str, &str); 4] = [
     ("clear_refs_write", "clear_refs of /proc"),
     ("mwriteprotect_range", "userfaultfd write protection"),
     ("userfaultfd_", "userfaultfd"),
-    ("path_openat", "open O_TRUNC"),
+    (OPEN, "open O_TRUNC"),
 ];
+
+/// What opens a file, and what then truncates it if the program asks for that.
+const OPEN: &str = "path_openat";
+const TRUNCATE: &str = "do_truncate";
 
 /// The kernel threads that flush, by the beginning of their names.
 const THREADS: [(&str, Why); 5] = [

@@ -5,12 +5,16 @@ use linux_perf_event_reader::{AttrFlags, SampleFormat};
 
 /// Size in bytes of the first version of `perf_event_attr`, which has all fields that are used here.
 const MIN_ATTR_BYTES: u64 = 64;
+/// The type and the number of the event that samples the CPU's time: the kernel's software event `cpu-clock`.
+const CLOCK: (u64, u64) = (1, 0);
 
 /// The attributes of one recorded event, as far as they say how its records are laid out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Attr {
     format: SampleFormat,
     is_stamped: bool,
+    /// Whether it samples the CPU's time. Any other event is a tracepoint, or is not used.
+    pub(super) is_clock: bool,
     place: Place,
     missing: Option<&'static str>,
 }
@@ -19,6 +23,7 @@ pub(super) struct Attr {
 /// lacks the field.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Place {
+    ip: usize,
     thread: usize,
     time: usize,
     cpu: usize,
@@ -30,12 +35,13 @@ impl Place {
     fn of(format: SampleFormat) -> Self {
         // The fields stand in this order, and each takes eight bytes.
         let before = |bits: &[SampleFormat]| 8 * bits.iter().filter(|&&bit| format.contains(bit)).count();
+        let ip = before(&[SampleFormat::IDENTIFIER]);
         let to_thread = before(&[SampleFormat::IDENTIFIER, SampleFormat::IP]);
         let to_time = to_thread + before(&[SampleFormat::TID]);
         let between = [SampleFormat::TIME, SampleFormat::ADDR, SampleFormat::ID, SampleFormat::STREAM_ID];
         let to_cpu = to_time + before(&between);
         let end = to_cpu + before(&[SampleFormat::CPU, SampleFormat::PERIOD]);
-        Self { thread: to_thread, time: to_time, cpu: to_cpu, end }
+        Self { ip, thread: to_thread, time: to_time, cpu: to_cpu, end }
     }
 }
 
@@ -45,9 +51,11 @@ pub(super) struct Sample<'a> {
     pub(super) cpu: u32,
     pub(super) pid: i32,
     pub(super) tid: i32,
+    /// The address of the instruction; 0 if the sample has none.
+    pub(super) ip: u64,
     /// The addresses of the call stack, innermost first, in the byte order of the file.
     pub(super) stack: Bytes<'a>,
-    /// The record that the tracepoint itself wrote.
+    /// The record that the tracepoint itself wrote; empty of a clock.
     pub(super) raw: &'a [u8],
 }
 
@@ -71,7 +79,9 @@ impl Attr {
         // The flags are single bits of a C structure, which a big-endian machine fills from the other end.
         let flags = if matches!(order, Endianness::BigEndian) { flags.reverse_bits() } else { flags };
         let is_stamped = flags & AttrFlags::SAMPLE_ID_ALL.bits() != 0;
-        Some((Self { format, is_stamped, place: Place::of(format), missing: missing(format) }, size))
+        let is_clock = (b.number_at(0, Width::U32)?, b.number_at(8, Width::U64)?) == CLOCK;
+        let missing = missing(if is_clock { format | SampleFormat::RAW } else { format });
+        Some((Self { format, is_stamped, is_clock, place: Place::of(format), missing }, size))
     }
 
     /// Whether every record says at a fixed place to which event it belongs.
@@ -91,6 +101,8 @@ impl Attr {
         let (pid, tid) = (number(self.place.thread)?, number(self.place.thread + 4)?);
         let time_ns = fixed.number_at(self.place.time, Width::U64)?;
         let cpu = number(self.place.cpu)?;
+        let has_ip = self.format.contains(SampleFormat::IP);
+        let ip = if has_ip { fixed.number_at(self.place.ip, Width::U64)? } else { 0 };
         let none = Bytes::new(&[], Endianness::LittleEndian);
         let stack = if self.format.contains(SampleFormat::CALLCHAIN) {
             let frames = b.u64()?;
@@ -98,9 +110,10 @@ impl Attr {
         } else {
             none
         };
-        let size = b.u32()?;
+        let has_raw = self.format.contains(SampleFormat::RAW);
+        let size = if has_raw { b.u32()? } else { 0 };
         let raw = b.take(size.into())?;
-        Some(Sample { time_ns, cpu, pid: pid.cast_signed(), tid: tid.cast_signed(), stack, raw })
+        Some(Sample { time_ns, cpu, pid: pid.cast_signed(), tid: tid.cast_signed(), ip, stack, raw })
     }
 
     /// The stamp at the end of a record that is no sample. All its fields are 0 if the recording has no stamps.

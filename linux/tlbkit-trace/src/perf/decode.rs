@@ -113,6 +113,23 @@ impl Decoder {
         plan.tracepoint.kind(&fields).map_or(Decoded::Bad, Decoded::Event)
     }
 
+    /// Where a sample of the CPU's time was taken, and the kernel's functions of its stack: none of the program's own
+    /// code. A stack that was not recorded is the one place.
+    pub(super) fn sample(&mut self, ip: u64, mut addresses: Bytes<'_>, names: &mut Names) -> (Code, Option<StackId>) {
+        let is_kernels = |address: u64| (1 << 63..FIRST_STACK_MARK).contains(&address);
+        let ip_code = code(&mut self.known, &self.symbols, ip, names);
+        self.frames.clear();
+        while let Some(address) = addresses.u64() {
+            if is_kernels(address) {
+                self.frames.push(code(&mut self.known, &self.symbols, address, names));
+            }
+        }
+        if self.frames.is_empty() && is_kernels(ip) {
+            self.frames.push(ip_code);
+        }
+        (ip_code, names.add_stack(&self.frames))
+    }
+
     /// The call stack of these addresses, innermost first, without the marks among them.
     pub(super) fn stack(&mut self, mut addresses: Bytes<'_>, names: &mut Names) -> Option<StackId> {
         self.frames.clear();

@@ -17,7 +17,7 @@ mod records;
 mod threads;
 
 use crate::error::{Error, FilePosition, Health};
-use crate::event::Event;
+use crate::event::{Event, EventKind};
 use crate::names::{Name, Names};
 use crate::order::Rounds;
 use crate::source::Source;
@@ -249,10 +249,17 @@ impl<R: Read> PerfReader<R> {
             self.health.damage(FilePosition::Byte(offset), what);
             return Ok(());
         };
+        let Sample { time_ns, cpu, pid, tid, ip, .. } = sample;
+        if attr.is_clock {
+            let (ip, stack) = self.decoder.sample(ip, sample.stack, &mut self.names);
+            let kind = EventKind::Sample { ip };
+            let event = Event { time_ns, cpu, pid, tid, comm: Names::UNKNOWN, stack, kind };
+            self.rounds.push(time_ns, Held::Event(event));
+            return Ok(());
+        }
         match self.decoder.decode(sample.raw, &mut self.names) {
             Decoded::Event(kind) => {
                 let stack = self.decoder.stack(sample.stack, &mut self.names);
-                let Sample { time_ns, cpu, pid, tid, .. } = sample;
                 let event = Event { time_ns, cpu, pid, tid, comm: Names::UNKNOWN, stack, kind };
                 self.rounds.push(time_ns, Held::Event(event));
             }
