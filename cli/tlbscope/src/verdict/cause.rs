@@ -154,8 +154,7 @@ impl<'a> Verdict<'a> {
             rest,
             causes,
             by_others,
-            recording_pct: clock
-                .map_or_else(|| event_us.map(recording), |clock| clock.recording_pct(program.sampled.all)),
+            recording_pct: event_us.map(recording),
             other: other(account, &is_subject),
             program,
         }
@@ -280,12 +279,6 @@ impl Clock {
     /// The share at most, without the error of sampling.
     fn most_pct(self, samples: Samples) -> f64 {
         self.parts(samples).map(|(part, whole)| 100.0 * part as f64 / whole as f64).into_iter().fold(0.0, f64::max)
-    }
-
-    /// What recording added to the time without it, of so many samples in all.
-    fn recording_pct(self, all: u64) -> Interval {
-        let added = |whole: u64| 100.0 * (all - whole) as f64 / whole as f64;
-        [added(self.wholes[1]), added(self.wholes[0])]
     }
 }
 

@@ -138,7 +138,7 @@ fn functions(caller: &str) -> String {
 fn notes(account: &Account, verdict: &Verdict<'_>, shown: usize) -> Vec<String> {
     let mut notes = Vec::new();
     let rest = &verdict.causes[shown.min(verdict.causes.len())..];
-    let sum = rest.iter().map(|cause| cause.share_pct[1]).sum::<f64>().min(100.0);
+    let sum = rest.iter().map(|cause| cause.most_pct).sum::<f64>().min(100.0);
     if verdict.is_the_tlb() && sum >= 0.1 {
         notes.push(format!("Smaller causes take {sum:.1} % at most: {}.", rest.len()));
     }

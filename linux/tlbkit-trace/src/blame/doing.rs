@@ -12,6 +12,9 @@ use rustc_hash::FxHashMap;
 /// The most that is counted for a flush in a system call of whose begin no event tells, in nanoseconds.
 const UNRECORDED_NS: u64 = 20_000;
 
+/// The longest instruction of an x86 processor, in bytes.
+const LONGEST_INSTRUCTION: u64 = 15;
+
 /// What a flush is for, and which memory it means.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Purpose {
@@ -216,10 +219,14 @@ impl Doings {
     }
 
     /// The fault of the thread that may go on when a sample of its own code is taken at `ip`: the way back from the
-    /// kernel has interrupts closed, so that this is where a sample is taken which was due there.
+    /// kernel has interrupts closed, so a sample that was due there is taken at the instruction that faulted, or at the
+    /// next one.
     pub(super) fn ends_fault(&self, event: &Event, ip: Code) -> For {
         let doing = self.threads.get(&event.tid).filter(|doing| doing.has_just_faulted);
-        let is_meant = |fault: &Fault| fault.ip == ip && event.time_ns.saturating_sub(fault.time_ns) <= FAULT_WINDOW_NS;
+        let is_meant = |fault: &Fault| {
+            ip.get().wrapping_sub(fault.ip.get()) <= LONGEST_INSTRUCTION
+                && event.time_ns.saturating_sub(fault.time_ns) <= FAULT_WINDOW_NS
+        };
         doing.and_then(|doing| doing.fault).filter(is_meant).map_or(For::Unknown, Fault::purpose)
     }
 

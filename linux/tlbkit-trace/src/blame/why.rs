@@ -216,11 +216,12 @@ const DISPATCHERS: [&str; 3] = ["do_syscall_64", "x64_sys_call", "entry_SYSCALL_
 const FAULTS: [&str; 2] = ["asm_exc_page_fault", "exc_page_fault"];
 const COPIES: [&str; 3] = ["do_wp_page", "wp_page_copy", "do_huge_pmd_wp_page"];
 
-/// Functions that say more than the name of the system call around them: which flush is meant.
-const OTHER_CALLS: [(&str, &str); 4] = [
+/// Functions that say more than the name of the system call around them, or than their own: which flush is meant.
+const OTHER_CALLS: [(&str, &str); 5] = [
     ("clear_refs_write", "clear_refs of /proc"),
     ("mwriteprotect_range", "userfaultfd write protection"),
     ("userfaultfd_", "userfaultfd"),
+    ("ksys_mmap_pgoff", "mmap"),
     (OPEN, "open O_TRUNC"),
 ];
 
@@ -261,8 +262,9 @@ mod tests {
     use super::*;
 
     /// Functions as the kernel's stacks name them, outside of the functions that all flushes share.
-    const STACKS: [(&str, &str); 23] = [
+    const STACKS: [(&str, &str); 24] = [
         ("unmap_vmas mmap_region do_mmap vm_mmap_pgoff do_syscall_64", "vm_mmap_pgoff"),
+        ("populate_vma_page_range __mm_populate vm_mmap_pgoff ksys_mmap_pgoff do_syscall_64", "mmap"),
         ("unmap_page_range notify_change do_truncate do_sys_ftruncate __x64_sys_ftruncate do_syscall_64", "ftruncate"),
         ("unmap_mapping_range shmem_fallocate vfs_fallocate __x64_sys_fallocate do_syscall_64", "fallocate"),
         ("truncate_pagecache do_truncate path_openat do_filp_open __x64_sys_openat do_syscall_64", "open O_TRUNC"),
