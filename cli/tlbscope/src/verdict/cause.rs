@@ -451,6 +451,38 @@ mod tests {
         Prices { event_us: [0.5, 1.0], fault_ns: Some(1500), cpu_ns: 1_000_000, events }
     }
 
+    /// A thousand samples, of which 200 are of recording and up to 300 more may be.
+    fn clock() -> Clock {
+        let sampled = Sampled { all: 1000, recording: 200, or_recording: 300, ..Sampled::default() };
+        Clock::of(&sampled).expect("enough samples")
+    }
+
+    #[test]
+    fn a_share_lies_between_the_worlds_in_which_unsure_samples_are_recording_s_and_the_cause_s() {
+        let samples = Samples { sure: 250, or_recording: 300, or_program: 10 };
+        let [low, high] = clock().share_pct(samples);
+        assert!((low - 45.6).abs() < 0.1 && (high - 73.1).abs() < 0.1, "50 % of 500, 70 % of 800: {low} .. {high}");
+        assert!((clock().most_pct(samples) - 70.0).abs() < 1e-9);
+        let sure = Samples { sure: 250, ..Samples::default() };
+        let [low, high] = clock().share_pct(sure);
+        assert!(low < 31.25 && 50.0 < high, "others' samples are unsure too: {low} .. {high}");
+    }
+
+    #[test]
+    fn a_binomial_interval_ends_at_nothing_and_at_all() {
+        assert_eq!((binomial_pct(0, 100)[0], binomial_pct(100, 100)[1]), (0.0, 100.0));
+        let [low, high] = binomial_pct(50, 100);
+        assert!((low - 40.4).abs() < 0.1 && (high - 59.6).abs() < 0.1, "{low} .. {high}");
+        assert!(binomial_pct(0, 100)[1] > 3.0, "what was not seen may be there");
+    }
+
+    #[test]
+    fn few_samples_tell_nothing() {
+        let sampled = |all, recording| Sampled { all, recording, ..Sampled::default() };
+        assert!(Clock::of(&sampled(0, 0)).is_none() && Clock::of(&sampled(150, 51)).is_none());
+        assert!(Clock::of(&sampled(150, 50)).is_some());
+    }
+
     #[test]
     fn what_recording_took_is_out_of_the_whole_and_of_the_part() {
         let half = |events| prices(events).share_pct(|event_us, _| 500_000.0 - event_us * 1e3 * events as f64);

@@ -74,6 +74,7 @@ fn the_verdict_is_one_screen_with_the_cause_the_caller_the_fix_and_its_gain() {
         assert!(screen.lines().count() <= 40, "{name}: {screen}");
         assert!(screen.lines().all(|line| line.chars().count() <= 100), "{screen}");
         assert!(screen.contains(" of CPU time") && screen.contains("Recording made it "), "{name}: {screen}");
+        assert!(screen.contains("\nNo samples: "), "{name} is older than they are: {screen}");
     }
     let screen = text(&["explain", &shared(SERVICE)]);
     let parts =

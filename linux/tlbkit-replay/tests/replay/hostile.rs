@@ -79,7 +79,7 @@ fn call() -> impl Strategy<Value = (Syscall, [u64; 5], i64)> {
 
 /// What a thread does; a call and its end are one.
 fn deed() -> impl Strategy<Value = Vec<EventKind>> {
-    use EventKind::{CallQueue, CallRun, Enter, Exec, Exit, Fault, Fork, Leave, Map, Switch, TlbFlush};
+    use EventKind::{CallQueue, CallRun, Enter, Exec, Exit, Fault, Fork, Leave, Map, Sample, Switch, TlbFlush};
     let nobody = Names::UNKNOWN;
     let nowhere = Code::address(0);
     let size = prop_oneof![Just(FlushSize::All), bytes().prop_map(FlushSize::Pages)];
@@ -97,6 +97,7 @@ fn deed() -> impl Strategy<Value = Vec<EventKind>> {
         1 => (tid(), tid()).prop_map(move |(parent, child)| vec![Fork { parent, child, child_comm: nobody }]),
         1 => (tid(), tid()).prop_map(move |(tid, old_tid)| vec![Exec { path: nobody, tid, old_tid }]),
         1 => tid().prop_map(|tid| vec![Exit { tid, is_last: true }]),
+        1 => address().prop_map(|at| vec![Sample { ip: Code::address(at) }]),
         1 => (prop_oneof![Just(0u32), Just(1), Just(u32::MAX)], 0u64..3)
             .prop_map(move |(cpu, csd)| vec![CallQueue { cpu, callsite: nowhere, func: nowhere, csd }]),
         1 => (any::<bool>(), 0u64..3).prop_map(move |(begins, csd)| {

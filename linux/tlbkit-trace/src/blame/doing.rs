@@ -5,7 +5,7 @@ use super::request::Place;
 use super::sample::Samples;
 use super::why::{Shown, Why};
 use crate::abi::CLONE_VM;
-use crate::event::{Event, EventKind, FAULT_WINDOW_NS, MAX_THREADS, Syscall};
+use crate::event::{Event, FAULT_WINDOW_NS, MAX_THREADS, Syscall};
 use crate::names::{Code, Names, StackId};
 use rustc_hash::FxHashMap;
 
@@ -182,13 +182,18 @@ impl Doings {
         thread.call.take_if(|entered| entered.call == call).map(Call::left)
     }
 
-    /// The event's thread has a page fault for the purpose `why`. `since_ns` is the CPU time that it has used, in
+    /// The event's thread has a page fault at the instruction `ip`, for the purpose `why`. `since_ns` is the CPU time that it has used, in
     /// nanoseconds. Returns how much of that it has used since its event before, if that was a page fault too.
-    pub(super) fn fault(&mut self, event: &Event, why: Why, mapping: Mapping, since_ns: u64) -> Option<u64> {
+    pub(super) fn fault(
+        &mut self,
+        event: &Event,
+        ip: Code,
+        (why, mapping): (Why, Mapping),
+        since_ns: u64,
+    ) -> Option<u64> {
         let thread = self.thread(event.tid);
         let gap_ns = thread.has_just_faulted.then(|| since_ns.saturating_sub(thread.seen_ns));
         (thread.seen_ns, thread.has_just_faulted) = (since_ns, true);
-        let EventKind::Fault { ip, .. } = event.kind else { unreachable!("a fault") };
         thread.fault = Some(Fault { why, mapping, time_ns: event.time_ns, since_ns, ip, row: None });
         gap_ns
     }

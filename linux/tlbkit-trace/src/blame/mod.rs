@@ -300,7 +300,7 @@ impl Blame {
                 let cpu_ns = cpu_ns();
                 let why = Why::of_fault(error_code, self.spaces.faulted(owner.pid, address, error_code));
                 let mapping = self.spaces.mapping(owner.pid, address);
-                if let Some(gap_ns) = self.doings.fault(event, why, mapping, cpu_ns) {
+                if let Some(gap_ns) = self.doings.fault(event, ip, (why, mapping), cpu_ns) {
                     self.refaults.gap(gap_ns);
                 }
                 if why == Why::AbsentPage {

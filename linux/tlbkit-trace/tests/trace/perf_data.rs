@@ -1,10 +1,10 @@
 //! `perf.data` made by hand: both byte orders, file and pipe, cut short, and hostile.
 
-use crate::common::{describe_all, drain, made};
+use crate::common::{describe, describe_all, drain, made};
 use made::{Order, Out};
 use proptest::prelude::*;
 use std::io::Cursor;
-use tlbkit_trace::{Error, PerfReader, Source, open_pipe};
+use tlbkit_trace::{CompactReader, CompactWriter, Error, PerfReader, Source, open_pipe};
 
 const EXPECTED: [&str; 5] = [
     "10 [1] worker 70/71 TlbFlush { reason: LocalMmShootdown, size: Pages(1) } []",
@@ -199,6 +199,42 @@ fn events_beyond_the_order_that_rounds_promise_are_counted() {
     let mut source = read_file(made::file(Order::Little, &out.bytes)).expect("a file");
     assert_eq!(drain(&mut source).0.len(), 3);
     assert_eq!(source.health().late, 1);
+}
+
+/// Of the stack the kernel's part is kept, without the marks that say whose part begins.
+#[test]
+fn a_clock_s_samples_are_read_beside_tracepoints_and_survive_in_our_own_form() {
+    const KERNEL: u64 = 0xffff_ffff_8100_0000;
+    let marks = [-128i64, -512].map(i64::cast_unsigned);
+    for order in [Order::Little, Order::Big] {
+        let mut out = Out::new(order);
+        made::clock(&mut out);
+        made::sample(&mut out, 10, KERNEL, &[marks[0], KERNEL, KERNEL + 8, marks[1], 0x1000]);
+        made::flush(&mut out, 20, 1);
+        made::sample(&mut out, 30, 0x1000, &[marks[1], 0x1000, 0x2000]);
+        made::sample(&mut out, 40, KERNEL, &[]);
+        let mut source = read_pipe(made::pipe(order, &out.bytes)).expect("a pipe");
+        let mut writer = CompactWriter::new(Vec::new()).expect("memory takes it");
+        let mut lines = Vec::new();
+        while let Some(event) = source.next_event().expect("no error") {
+            writer.add(&event, source.names()).expect("memory takes it");
+            lines.push(describe(&event, &source));
+        }
+        let (kernel, own) = (format!("Sample {{ ip: Code({KERNEL}) }}"), "Sample { ip: Code(4096) }");
+        assert_eq!(lines.len(), 4);
+        assert!(lines[0].ends_with(&format!(r#"{kernel} ["0xffffffff81000000", "0xffffffff81000008"]"#)), "{lines:?}");
+        assert!(lines[1].contains("TlbFlush") && lines[2].ends_with(&format!("{own} []")), "{lines:?}");
+        assert!(lines[3].ends_with(&format!(r#"{kernel} ["0xffffffff81000000"]"#)), "no stack was recorded: {lines:?}");
+        let packed = writer.finish(source.health()).expect("memory takes it");
+        let mut again = CompactReader::new(&packed[..]).expect("our own form");
+        assert_eq!(describe_all(&mut again), lines);
+        for at in 16..packed.len() {
+            let mut bad = packed.clone();
+            bad[at] ^= 0x11;
+            let mut reader = CompactReader::new(&bad[..]).expect("the head is whole");
+            assert!(drain(&mut reader).1.is_none() && !reader.health().is_whole(), "byte {at}");
+        }
+    }
 }
 
 #[test]

@@ -12,9 +12,12 @@ const TLB_FORMAT: &str = "name: tlb_flush\nID: 188\nformat:\n\
     \tfield:unsigned long pages;\toffset:16;\tsize:8;\tsigned:0;\n\nprint fmt: \"\"\n";
 /// Identifier, thread, time, CPU, raw fields.
 const SAMPLE_TYPE: u64 = 1 << 16 | 1 << 1 | 1 << 2 | 1 << 7 | 1 << 10;
+/// Identifier, instruction, thread, time, CPU, stack.
+const CLOCK_SAMPLE_TYPE: u64 = 1 << 16 | 1 | 1 << 1 | 1 << 2 | 1 << 7 | 1 << 5;
 const SAMPLE_ID_ALL: u64 = 1 << 18;
 const ATTR_BYTES: u64 = 64;
 pub(crate) const ID: u64 = 5;
+const CLOCK_ID: u64 = 6;
 
 /// Writes numbers in one byte order.
 pub(crate) struct Out {
@@ -100,10 +103,29 @@ pub(crate) fn tracing_data(order: Order) -> Vec<u8> {
 }
 
 fn attr(order: Order) -> Vec<u8> {
+    attr_of(order, (2, 188), SAMPLE_TYPE)
+}
+
+fn attr_of(order: Order, (kind, number): (u32, u64), sample_type: u64) -> Vec<u8> {
     let flags = if order == Order::Big { SAMPLE_ID_ALL.reverse_bits() } else { SAMPLE_ID_ALL };
     let mut out = Out::new(order);
-    out.u32(2).u32(ATTR_BYTES as u32).u64(188).u64(1).u64(SAMPLE_TYPE).u64(4).u64(flags).u64(0).u64(0);
+    out.u32(kind).u32(ATTR_BYTES as u32).u64(number).u64(1).u64(sample_type).u64(4).u64(flags).u64(0).u64(0);
     out.bytes
+}
+
+/// The clock by which the CPU's time is sampled, as a pipe tells of an event.
+pub(crate) fn clock(out: &mut Out) {
+    let mut body = Out::new(out.order);
+    body.raw(&attr_of(out.order, (1, 0), CLOCK_SAMPLE_TYPE)).u64(CLOCK_ID);
+    out.record(64, &body.bytes);
+}
+
+/// A sample of it at `ip`, with this stack.
+pub(crate) fn sample(out: &mut Out, time_ns: u64, ip: u64, stack: &[u64]) {
+    let mut body = Out::new(out.order);
+    body.u64(CLOCK_ID).u64(ip).u32(70).u32(71).u64(time_ns).u32(1).u32(0).u64(stack.len() as u64);
+    stack.iter().for_each(|&address| _ = body.u64(address));
+    out.record(9, &body.bytes);
 }
 
 fn magic(order: Order) -> &'static [u8; 8] {
