@@ -167,14 +167,16 @@ impl<'a> Verdict<'a> {
 
     /// Whether so many percent of the program's time are worth a word.
     pub(super) fn is_much(&self, pct: f64) -> bool {
-        pct >= LEAST_PCT && self.ms(pct) >= LEAST_MS
+        pct >= LEAST_PCT && self.ms([pct; 2])[1] >= LEAST_MS
     }
 
-    /// So many percent of the program's time, in milliseconds, without the time that certainly went into recording.
-    pub(super) fn ms(&self, pct: f64) -> f64 {
-        let Sampled { all, recording, .. } = self.program.sampled;
-        let plain = 1.0 - recording as f64 / all.max(1) as f64;
-        pct / 100.0 * self.program.cpu_ns as f64 * plain / 1e6
+    /// So many percent of the program's time, in milliseconds: without what may have gone into recording, and without
+    /// what certainly did.
+    pub(super) fn ms(&self, pct: Interval) -> Interval {
+        let Sampled { all, recording, or_recording, .. } = self.program.sampled;
+        let part = |samples: u64| 1.0 - samples as f64 / all.max(1) as f64;
+        let plain = [part(recording + or_recording), part(recording)];
+        [0, 1].map(|end| pct[end] / 100.0 * self.program.cpu_ns as f64 * plain[end] / 1e6)
     }
 }
 

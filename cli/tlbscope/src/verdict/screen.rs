@@ -112,7 +112,7 @@ fn one(number: usize, cause: &Cause<'_>, verdict: &Verdict<'_>) -> String {
     let gain = match cause.gain_pct {
         [_, high] if high < LEAST_PCT => "nothing to speak of".to_owned(),
         gain => {
-            let [low, high] = gain.map(|pct| verdict.ms(pct));
+            let [low, high] = verdict.ms(gain);
             format!("{} of CPU time ({low:.0} to {high:.0} ms), {}", percents(gain), cause.sureness().label())
         }
     };

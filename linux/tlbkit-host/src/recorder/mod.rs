@@ -269,6 +269,8 @@ fn command(order: &Order<'_>, folder: &Path) -> Command {
     command.args([
         "record",
         "--data",
+        // Tracepoints have their CPU always, samples of one process only so.
+        "--sample-cpu",
         "--clockid",
         "mono",
         "--no-buildid",
