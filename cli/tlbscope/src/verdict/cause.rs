@@ -472,10 +472,32 @@ mod tests {
 
     #[test]
     fn a_binomial_interval_ends_at_nothing_and_at_all() {
-        assert_eq!((binomial_pct(0, 100)[0], binomial_pct(100, 100)[1]), (0.0, 100.0));
+        assert!(binomial_pct(0, 100)[0] == 0.0 && binomial_pct(100, 100)[1] > 99.999_999);
         let [low, high] = binomial_pct(50, 100);
         assert!((low - 40.4).abs() < 0.1 && (high - 59.6).abs() < 0.1, "{low} .. {high}");
         assert!(binomial_pct(0, 100)[1] > 3.0, "what was not seen may be there");
+    }
+
+    /// A pool of threads needs no further `clone3`, and no stacks: but what is mapped elsewhere stays.
+    #[test]
+    fn a_fix_takes_along_what_its_remedy_names_at_the_same_memory() {
+        let entry = |why: &str, mapping: &str, sure| {
+            let counts = Counts { samples: Samples { sure, ..Samples::default() }, ..Counts::default() };
+            let remedy = Remedy::of(why, mapping, [None, None], &counts);
+            let (program, interrupted) = ("prog".to_owned(), Vec::new());
+            let (why, mapping) = (why.to_owned(), mapping.to_owned());
+            Entry { program, why, mapping, caller: None, counts, interrupted, program_ns: 1, remedy }
+        };
+        let stack = "stack of a thread";
+        let all = [
+            entry("munmap", stack, 1),
+            entry("clone3", "whole space", 10),
+            entry("mmap", stack, 100),
+            entry("mmap", "anonymous", 1000),
+            entry("fsync", "unknown", 10_000),
+        ];
+        let all: Vec<_> = all.iter().collect();
+        assert_eq!(along(&all[..1], &all).sure, 110);
     }
 
     #[test]
