@@ -169,8 +169,8 @@ pub enum EventKind {
         /// Path of the file, or Linux's name for memory without a file: `//anon`, `[heap]` or `[stack]`.
         file: Name,
     },
-    /// What the thread was doing when the CPU's time was sampled. The event's stack has the kernel's functions alone, and
-    /// there is none while the program's own code runs.
+    /// What the thread was doing when the CPU's time was sampled. The event's stack has the kernel's functions alone,
+    /// and there is none while the program's own code runs.
     Sample {
         /// The instruction that came next.
         ip: Code,

@@ -210,8 +210,8 @@ pub(super) fn json(verdict: &Verdict<'_>) -> Vec<Value> {
         "kind": "verdict", "subject": subject, "cpu_ns": program.cpu_ns, "low_pct": share_pct[0],
         "high_pct": share_pct[1], "samples": program.sampled.all,
         "own_pct": verdict.rest.as_ref().map(|rest| rest.own_pct),
-        "kernel_pct": verdict.rest.as_ref().map(|rest| rest.kernel_pct), "is_the_tlb": verdict.is_the_tlb(), "recording_low_pct": recording_pct[0],
-        "recording_high_pct": recording_pct[1],
+        "kernel_pct": verdict.rest.as_ref().map(|rest| rest.kernel_pct), "is_the_tlb": verdict.is_the_tlb(),
+        "recording_low_pct": recording_pct[0], "recording_high_pct": recording_pct[1],
     });
     let cause = |cause: &Cause<'_>| {
         json!({

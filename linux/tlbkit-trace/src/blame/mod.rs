@@ -489,8 +489,8 @@ impl Blame {
         }
     }
 
-    /// All rows, those that [cost](Counts::cost_ns) most first. One without flushes and faults is of samples alone. Names of functions are looked up in the files of this
-    /// machine.
+    /// All rows, those that [cost](Counts::cost_ns) most first. One without flushes and faults is of samples alone.
+    /// Names of functions are looked up in the files of this machine.
     #[must_use]
     pub fn rows(&self) -> Vec<BlameRow> {
         let row = |(key, counts): (&Key, &Counts)| BlameRow {
