@@ -183,8 +183,8 @@ impl Doings {
     }
 
     /// The event's thread has a page fault at the instruction `ip`, for the purpose `why`. `since_ns` is the CPU time
-    /// that it has used, in nanoseconds. Returns how much of that it has used since its event before, if that was a page
-    /// fault too.
+    /// that it has used, in nanoseconds. Returns how much of that it has used since its event before, if that was a
+    /// page fault too.
     pub(super) fn fault(
         &mut self,
         event: &Event,
