@@ -251,11 +251,9 @@ mod tests {
     }
 
     #[test]
-    fn the_processor_time_of_a_step_is_that_of_its_programs() -> Result<()> {
+    fn the_processor_time_of_a_step_is_that_of_its_programs() {
         let (text, seconds) = without_times("text\n0m0.01s 0m0.00s\n1m2.50s 0m0.25s\n");
         assert_eq!((text, seconds), ("text", 62.75));
-        assert!(run_line("sh -c 'i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done'")?.processor_seconds > 0.0);
-        Ok(())
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The kernel's side of each system call, and of a program's page fault.
 
-use tlbkit_pmap::{Access, Backing, Error, Fault, Memory, Protection};
+use tlbkit::Directories;
+use tlbkit_pmap::{Access, Backing, Error, Fault, Memory, Protection, Region};
 use tlbkit_workloads::Task;
 use tlbkit_workloads::calls;
 use tlbkit_workloads::pattern::{PAGE_BYTES, file_pattern};
@@ -25,7 +26,7 @@ fn carry_out(call: Call, [first, second, third]: [u64; 3]) -> u64 {
     let process = sched::process();
     match call {
         Call::Map => return map(process, first, second, third),
-        Call::Unmap => done(process.vm().unmap(&machine::cpu(), &Ram, first, second)),
+        Call::Unmap => done(process::unmap(process, first, second)),
         Call::Protect => done(process.vm().protect(&machine::cpu(), &Ram, first, second, protection(third))),
         Call::DontNeed => done(process.vm().dontneed(&machine::cpu(), &Ram, first, second)),
         Call::Fork => return fork(process, program_at(first)),
@@ -70,7 +71,11 @@ fn map(process: &'static Process, pages: u64, backing: u64, protection_number: u
         2 => Backing::FilePrivate,
         _ => Backing::FileShared,
     };
-    let region = calls::region(pages, backing, protection(protection_number));
+    let first = match command_line::get().policy.directories {
+        Directories::Shared => 0,
+        Directories::OfEachCpu => calls::address_apart(sched::task() as u32),
+    };
+    let region = Region { first, ..calls::region(pages, backing, protection(protection_number)) };
     done(process.vm().map_region(&machine::cpu(), region))
 }
 

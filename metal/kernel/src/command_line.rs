@@ -1,9 +1,10 @@
 //! The command line: `key=value` words. What is wrong is said in one line, with the key, the value and what there is.
 
 use core::fmt;
+use core::num::NonZeroU32;
 
 use spin::Once;
-use tlbkit::{Features, Policy, TextError};
+use tlbkit::{Features, HostFlush, Policy, TextError};
 use tlbkit_workloads::{ParameterError, Task, Workload};
 
 use crate::fault::Fault;
@@ -40,6 +41,8 @@ pub(crate) struct CommandLine {
     pub(crate) fault: Fault,
     /// An idle CPU goes offline before it halts, and comes online again.
     pub(crate) naps: bool,
+    /// CPUs in ring 3 are not interrupted for flushes of kernel addresses.
+    pub(crate) isolated: bool,
     /// The kernel itself runs in ring 3, on a software TLB.
     pub(crate) monitor: Option<Monitor>,
 }
@@ -49,13 +52,22 @@ pub(crate) struct CommandLine {
 pub(crate) struct Monitor {
     /// What the CPU of its software TLB can do.
     pub(crate) features: Features,
+    /// Pages that one INVLPGB of that CPU takes; none if it does not have the instruction.
+    pub(crate) broadcast_pages: Option<NonZeroU32>,
+    /// What its host flushes of CPUs that it has taken away; with `None` it takes none.
+    pub(crate) host_flush: HostFlush,
     /// Speculative walks at each trap.
     pub(crate) guesses: u32,
 }
 
 impl Monitor {
     /// The settings by default.
-    pub(crate) const USUAL: Self = Self { features: Features { pcid: true, invpcid: true }, guesses: 2 };
+    pub(crate) const USUAL: Self = Self {
+        features: Features { pcid: true, invpcid: true },
+        broadcast_pages: None,
+        host_flush: HostFlush::None,
+        guesses: 2,
+    };
 }
 
 static GIVEN: Once<CommandLine> = Once::new();
@@ -93,7 +105,7 @@ impl fmt::Display for Error {
 }
 
 const KEYS: &str = "mode, workload, set, policy, with, cpus, seed, limit_ms, \
-    compute, fault, naps, monitor, pcid, invpcid, guesses";
+    compute, fault, naps, isolated, monitor, pcid, invpcid, broadcast, host, guesses";
 
 /// A machine of unknown clock is taken to have this many cycles in a millisecond.
 const CYCLES_PER_MS: u64 = 2_000_000;
@@ -114,6 +126,7 @@ impl Default for CommandLine {
             compute_percent: 0,
             fault: Fault::None,
             naps: false,
+            isolated: false,
             monitor: None,
         }
     }
@@ -167,8 +180,9 @@ impl CommandLine {
                 self.fault = Fault::by_name(value).ok_or(Error::Value { key, value, must_be: Fault::NAMES })?;
             }
             "naps" => self.naps = on()?,
+            "isolated" => self.isolated = on()?,
             "monitor" => self.monitor = on()?.then_some(Monitor::USUAL),
-            "pcid" | "invpcid" | "guesses" => self.set_monitor(key, value)?,
+            "pcid" | "invpcid" | "broadcast" | "host" | "guesses" => self.set_monitor(key, value)?,
             _ => return Err(Error::Key(key)),
         }
         Ok(())
@@ -179,6 +193,17 @@ impl CommandLine {
         match key {
             "pcid" => monitor.features.pcid = flag(key, value)?,
             "invpcid" => monitor.features.invpcid = flag(key, value)?,
+            "broadcast" => {
+                monitor.broadcast_pages = NonZeroU32::new(number(key, value, 1 << 16, "0 to 65536")? as u32);
+            }
+            "host" => {
+                monitor.host_flush = match value {
+                    "none" => HostFlush::None,
+                    "translations" => HostFlush::Translations,
+                    "paths" => HostFlush::TranslationsAndPaths,
+                    _ => return Err(Error::Value { key, value, must_be: "none, translations or paths" }),
+                }
+            }
             _ => monitor.guesses = number(key, value, 1000, "0 to 1000")? as u32,
         }
         Ok(())

@@ -24,12 +24,20 @@ counters! {
     Pages = "pages",
     /// INVPCID of a whole PCID or of everything, and toggles of CR4.PGE.
     Everything = "everything",
+    /// INVLPGB.
+    Broadcasts = "broadcasts",
     /// CR3 writes.
     Cr3 = "cr3",
     /// Flush IPIs sent, one per receiver.
     IpisSent = "ipis_sent",
     /// Flush IPIs received.
     IpisReceived = "ipis_received",
+    /// IPIs that were not sent, since the CPU flushes when it enters the kernel.
+    SparedUntilEntry = "spared_until_entry",
+    /// IPIs that were not sent, since the host flushes the CPU.
+    SparedByHost = "spared_by_host",
+    /// Entries into the kernel that had flushes to do.
+    CaughtUp = "caught_up",
     /// Flushes begun by the protocol.
     Flushes = "flushes",
     /// Pages of all flushes that were not full.
@@ -44,6 +52,8 @@ counters! {
     SwitchesKept = "switches_kept",
     /// Switches that flushed their PCID.
     SwitchesFlushed = "switches_flushed",
+    /// Pages that were unmapped and given back after a grace period.
+    RetiredPages = "retired_pages",
     /// System calls.
     Syscalls = "syscalls",
     /// Page faults.

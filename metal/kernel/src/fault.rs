@@ -13,6 +13,8 @@ pub(crate) enum Fault {
     NoInterrupt,
     /// A frame gets a new owner as soon as it is unhooked, before the flush.
     FreeBeforeFlush,
+    /// The flushes that waited until a CPU enters the kernel are not done there.
+    NoCatchUp,
 }
 
 const FAULTS: &[(&str, Fault)] = &[
@@ -20,11 +22,12 @@ const FAULTS: &[(&str, Fault)] = &[
     ("no-invalidation", Fault::NoInvalidation),
     ("no-interrupt", Fault::NoInterrupt),
     ("free-before-flush", Fault::FreeBeforeFlush),
+    ("no-catch-up", Fault::NoCatchUp),
 ];
 
 impl Fault {
     /// The names, for a line that says what there is.
-    pub(crate) const NAMES: &str = "none, no-invalidation, no-interrupt or free-before-flush";
+    pub(crate) const NAMES: &str = "none, no-invalidation, no-interrupt, free-before-flush or no-catch-up";
 
     /// The fault of that name.
     pub(crate) fn by_name(name: &str) -> Option<Self> {

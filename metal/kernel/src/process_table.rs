@@ -5,11 +5,16 @@ use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use heapless::Deque;
+use spin::Mutex;
 use tlbkit::{AddressSpace, SpaceToken};
-use tlbkit_pmap::Vm;
+use tlbkit_pmap::{Retirement, Vm};
 
 /// Most processes at a time.
 const MOST: usize = 512;
+
+/// Most retirements of a process at a time.
+const MOST_RETIRED: usize = 4;
 
 const FREE: u32 = 0;
 const TAKEN: u32 = 1;
@@ -21,6 +26,8 @@ pub(crate) struct Process {
     state: AtomicU32,
     /// Threads that have not ended.
     threads: AtomicU32,
+    /// What it has unmapped, the oldest first, and will get back after a grace period.
+    pub(crate) retired: Mutex<Deque<Retirement, MOST_RETIRED>>,
     vm: UnsafeCell<MaybeUninit<Vm<'static>>>,
 }
 
@@ -33,6 +40,7 @@ static PROCESSES: [Process; MOST] = [const {
         set: [const { AtomicU64::new(0) }; 8],
         state: AtomicU32::new(FREE),
         threads: AtomicU32::new(0),
+        retired: Mutex::new(Deque::new()),
         vm: UnsafeCell::new(MaybeUninit::uninit()),
     }
 }; MOST];

@@ -61,15 +61,13 @@ fn page_fault(frame: &Frame) {
 
 /// The flush IPI.
 fn flush_interrupt(frame: &Frame) {
-    let irqs = IrqsOff::assume();
-    let cpu = machine::cpu();
     counters::add(Counter::IpisReceived, 1);
     if frame.is_from_user() {
-        cpu.enter_kernel(&irqs);
+        machine::arrive_from_user();
     }
     apic::end_of_interrupt();
-    cpu.answer(&irqs);
+    machine::cpu().answer(&IrqsOff::assume());
     if frame.is_from_user() {
-        cpu.exit_to_user(&irqs);
+        machine::leave_to_user();
     }
 }

@@ -14,6 +14,14 @@ pub fn region(pages: u64, backing: Backing, protection: Protection) -> Region {
     Region { file: MAPPED_FILE, ..Region::new(pages, backing, protection) }
 }
 
+/// Where a kernel whose CPUs have upper page tables of their own looks first for free addresses for a thread: 256 MiB
+/// from the next one's, so that few tables are shared.
+#[must_use]
+pub const fn address_apart(thread: u32) -> u64 {
+    const THREADS_APART: u64 = 4096;
+    (thread as u64 % THREADS_APART) << 28
+}
+
 /// The pieces in which [`Os::read_file`](crate::Os::read_file) reads `pages` pages: for each window of the kernel's own
 /// addresses the first page of the file that it maps, and how many.
 pub fn windows(pages: u64) -> impl Iterator<Item = (u64, u64)> {

@@ -94,9 +94,10 @@ impl Ended {
         self.last["kind"].as_str().unwrap_or("nothing")
     }
 
-    /// What the kernel says of a failure.
+    /// What the kernel says of it.
     fn what(&self) -> &str {
-        self.last["what"].as_str().unwrap_or("no line came in time")
+        let nothing = if self.is_fine() { "every check held" } else { "no line came in time" };
+        self.last["what"].as_str().unwrap_or(nothing)
     }
 }
 
@@ -145,6 +146,7 @@ const FAULTS: &[(&str, Threads, &str)] = &[
     ("no-interrupt", Threads::Repeatable, "workload=race set=rounds=500"),
     ("no-interrupt", Threads::Parallel, "workload=race set=rounds=500"),
     ("free-before-flush", Threads::Repeatable, "workload=race set=rounds=500"),
+    ("no-catch-up", Threads::Repeatable, "monitor=on isolated=on guesses=6 workload=readers set=rounds=150"),
 ];
 const FAULT_SEEDS: u32 = 10;
 const FAULT_CPUS: u32 = 4;

@@ -85,13 +85,66 @@ const READERS: Words = (2, Repeatable, "with=pti=on guesses=6 workload=readers s
 const COLLAPSED: Words = (2, Repeatable, "with=ceiling=0 workload=readers set=rounds=20");
 /// Files read through windows while CPUs go offline and come back.
 const NAPS: Words = (3, Repeatable, "naps=on guesses=8 workload=buildsh set=jobs=2,rounds=10,files=8,file_pages=4");
+/// Races of spaces that have one PCID on all CPUs, which are flushed by INVLPGB.
+const SHARED: Words = (4, Repeatable, "broadcast=8 with=broadcast=1 workload=races set=rounds=40");
+/// The same with two halves.
+const SHARED_HALVES: Words =
+    (3, Repeatable, "broadcast=8 with=broadcast=1+pti=on+user_flush=invpcid guesses=6 workload=races set=rounds=40");
+/// Windows of the kernel that are flushed by INVLPGB.
+const SHARED_READERS: Words =
+    (2, Repeatable, "broadcast=4 with=broadcast=1+pti=on guesses=6 workload=readers set=rounds=150");
+/// A host that takes CPUs away, and drops their translations before they go on.
+const PREEMPTED: Words = (4, Repeatable, "host=translations guesses=20 workload=races set=rounds=40");
+/// One that drops cached paths as well, where the end of a space interrupts the CPUs that idle in it.
+const PREEMPTED_ENDS: Words = (4, Repeatable, "host=paths with=lazy_refs=shot-down workload=races set=rounds=40");
+/// Both at once.
+const PREEMPTED_SHARED: Words =
+    (4, Repeatable, "host=translations broadcast=8 with=broadcast=1 workload=races set=rounds=40");
+/// Races where each CPU has upper page tables of its own, and others free tables meanwhile.
+const DIRECTORIES: Words = (4, Repeatable, "guesses=20 policy=private-levels workload=races set=rounds=40");
+/// The same with two halves.
+const DIRECTORIES_HALVES: Words =
+    (3, Repeatable, "policy=private-levels with=pti=on+user_flush=invpcid guesses=6 workload=races set=rounds=40");
+/// Pages that threads unmap and get back after a grace period.
+const RETIRED: Words =
+    (4, Repeatable, "policy=latr with=lazy_refs=shot-down workload=mapbench-local set=rounds=200,check_fresh=1");
+/// The same among processes that come and go.
+const RETIRED_RACES: Words =
+    (4, Repeatable, "policy=latr with=lazy_refs=shot-down guesses=20 workload=races set=rounds=40");
+/// CPUs that are not disturbed while they run programs, and windows of the kernel that change meanwhile.
+const ISOLATED: Words = (2, Repeatable, "isolated=on with=pti=on guesses=6 workload=readers set=rounds=150");
 /// The halves with the CPUs really at the same time. No spinning: the host may have fewer.
 const AT_ONCE: Words =
     (2, Parallel, "with=pti=on+user_flush=invpcid workload=mapbench-pipeline set=rounds=60,check_fresh=1,pages=3");
 
 const ALL: &[Words] = &[
-    RECYCLED, LAZY, RACES, GUESSES, SHOT_DOWN, COUNTED, UNTAGGED, TRIMMED, HALVES, TABLES, DEFERRED, TWO_SLOTS,
-    READERS, COLLAPSED, NAPS, AT_ONCE,
+    RECYCLED,
+    LAZY,
+    RACES,
+    GUESSES,
+    SHOT_DOWN,
+    COUNTED,
+    UNTAGGED,
+    TRIMMED,
+    HALVES,
+    TABLES,
+    DEFERRED,
+    TWO_SLOTS,
+    READERS,
+    COLLAPSED,
+    NAPS,
+    SHARED,
+    SHARED_HALVES,
+    SHARED_READERS,
+    PREEMPTED,
+    PREEMPTED_ENDS,
+    PREEMPTED_SHARED,
+    DIRECTORIES,
+    DIRECTORIES_HALVES,
+    RETIRED,
+    RETIRED_RACES,
+    ISOLATED,
+    AT_ONCE,
 ];
 
 /// Each bug, with the run that must find it.
@@ -115,6 +168,13 @@ const HUNTS: &[(&str, Words)] = &[
     ("deferred-user-flush-lost-in-a-switch", DEFERRED),
     ("collapsed-flush-drops-global", COLLAPSED),
     ("resume-with-stale-slots", NAPS),
+    ("broadcast-without-tlbsync", SHARED),
+    ("broadcast-forgets-the-user-half", SHARED_HALVES),
+    ("tables-left-to-a-host-that-keeps-paths", PREEMPTED),
+    ("end-of-a-space-left-to-the-host", PREEMPTED_ENDS),
+    ("freed-table-stays-in-a-directory", DIRECTORIES),
+    ("sharer-hides-the-others", DIRECTORIES_HALVES),
+    ("retired-addresses-mapped-again", RETIRED),
 ];
 
 /// What came of one hunt.
@@ -210,7 +270,8 @@ fn tell(hunted: &Hunt<'_>, (cpus, threads, words): Words) {
 /// The manual's rules asked of the monitor, which must drop what it has to and nothing more.
 fn has_right_scopes(kernel: &Path) -> Result<bool> {
     let mut fine = true;
-    for features in ["pcid=on invpcid=on", "pcid=on invpcid=off", "pcid=off invpcid=on", "pcid=off invpcid=off"] {
+    let kinds = ["pcid=on invpcid=on", "pcid=on invpcid=off", "pcid=off invpcid=on", "pcid=off invpcid=off"];
+    for features in kinds.into_iter().chain(["broadcast=8", "pcid=off broadcast=8"]) {
         let boot = Boot::new(1, Repeatable, format!("mode=rules monitor=on guesses=0 {features}"));
         let (ended, lines) = boot.run_telling(kernel)?;
         let too_much: Vec<_> = lines.iter().filter(|line| line["found"] == TOO_MUCH).collect();

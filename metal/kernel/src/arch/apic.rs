@@ -29,6 +29,7 @@ const COMMAND_HIGH: usize = 0x310;
 const COMMAND_PENDING: u32 = 1 << 12;
 const INIT_OTHERS: u32 = 0xc_4500;
 const STARTUP: u32 = 0x4600;
+const NMI: u32 = 0x4400;
 
 static MODE: Once<ApicMode> = Once::new();
 /// APIC ids by CPU.
@@ -97,6 +98,11 @@ pub(crate) fn init_others() {
 /// yet.
 pub(crate) fn start(cpu: u32, page: u8) {
     command(cpu, STARTUP | u32::from(page));
+}
+
+/// Sends a CPU that is up an NMI. In xAPIC mode no other interrupt may be half sent on this CPU.
+pub(crate) fn send_nmi(cpu: u32) {
+    command(id_of(cpu), NMI);
 }
 
 fn command(id: u32, low: u32) {

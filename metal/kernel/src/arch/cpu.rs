@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use crate::layout::MAX_CPUS;
 
 /// Bytes of an idle thread's stack, which is also the one that a CPU starts on: `boot.s` knows it too.
-const IDLE_STACK_BYTES: usize = 32 << 10;
+const IDLE_STACK_BYTES: usize = 64 << 10;
 
 /// `traps.s` knows the first two fields.
 #[repr(C, align(64))]

@@ -3,6 +3,8 @@
 
 /// The selector of the kernel's code.
 pub(super) const KERNEL_CODE: u16 = 0x08;
+/// The interrupt that no flag holds up.
+pub(crate) const NON_MASKABLE: u64 = 2;
 /// The exception of an instruction that does not exist.
 pub(crate) const INVALID_OPCODE: u64 = 6;
 /// The exception of an operand that may not be.

@@ -11,7 +11,7 @@ use x86_64::structures::gdt::{Descriptor, GlobalDescriptorTable, SegmentSelector
 use x86_64::structures::tss::TaskStateSegment;
 
 use super::cpu;
-use super::gates::{Gates, KERNEL_CODE, gates_at};
+use super::gates::{Gates, KERNEL_CODE, NON_MASKABLE, gates_at};
 use crate::layout::MAX_CPUS;
 
 const KERNEL_DATA: u16 = 0x10;
@@ -27,9 +27,8 @@ const MSR_GS_BASE: u32 = 0xc000_0101;
 pub(crate) const CLEARED_FLAGS: u64 = 1 << 8 | 1 << 9 | 1 << 10 | 1 << 18;
 
 const FATAL_STACK_BYTES: usize = 8192;
-const DOUBLE_FAULT: usize = 8;
-const NON_MASKABLE: usize = 2;
-const MACHINE_CHECK: usize = 18;
+const DOUBLE_FAULT: u64 = 8;
+const MACHINE_CHECK: u64 = 18;
 
 /// Where the CPU goes from ring 3, or from the kernel itself, into the kernel.
 #[derive(Clone, Copy)]
@@ -141,6 +140,6 @@ pub(crate) unsafe fn set_stack(entry: u64, top: u64) {
 /// The gates are the same for every CPU: interrupts stay off inside.
 fn gates(entries: Entries) -> *const Gates {
     static GATES: Once<Gates> = Once::new();
-    let stack_of = |vector| u64::from(matches!(vector, DOUBLE_FAULT | NON_MASKABLE | MACHINE_CHECK));
+    let stack_of = |vector| u64::from(matches!(vector as u64, DOUBLE_FAULT | NON_MASKABLE | MACHINE_CHECK));
     GATES.call_once(|| gates_at(entries.traps as *const () as u64, stack_of))
 }

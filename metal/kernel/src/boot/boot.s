@@ -130,7 +130,7 @@ ap_low_stack_top:
 .section .text
 .code64
 start_high:
-    leaq IDLE_STACKS + 32768(%rip), %rsp
+    leaq IDLE_STACKS + 65536(%rip), %rsp
     movl %esi, %edi
     xorl %ebp, %ebp
     call first_cpu

@@ -1,15 +1,20 @@
 //! The hardware interface of this machine: an [`X86Cpu`] whose instructions are counted, and which breaks the rule that
 //! the command line names.
 
+use core::num::NonZeroU32;
 use core::sync::atomic::AtomicU64;
 
-use tlbkit::{AddressSpace, CpuId, Cr3, Event, Features, Hardware, Invpcid, IrqsOff, Missing, SpaceToken, VirtAddr};
+use tlbkit::{
+    AddressSpace, CpuId, Cr3, Directories, Event, Features, Hardware, HostExtent, HostFlush, Invlpgb, Invpcid, IrqsOff,
+    KernelFlushes, Missing, PhysAddr, SpaceToken, VirtAddr,
+};
 use tlbkit_x86::{Kernel, X86Cpu};
 
-use super::protocol;
+use super::{protocol, steal_time};
 use crate::arch::{apic, cpu};
 use crate::counters::{self, Counter};
 use crate::fault::Fault;
+use crate::memory::Ram;
 use crate::{command_line, process_table, report};
 
 /// The kernel's part of an [`X86Cpu`].
@@ -25,6 +30,31 @@ impl Kernel for Spaces {
 
     fn apic_id(&self, cpu: CpuId) -> u32 {
         apic::id_of(cpu.0)
+    }
+
+    fn broadcast_pages(&self) -> Option<NonZeroU32> {
+        command_line::get().monitor.and_then(|monitor| monitor.broadcast_pages)
+    }
+
+    fn directories(&self) -> Directories {
+        command_line::get().policy.directories
+    }
+
+    fn root_here(&self, space: &AddressSpace<Self::Set>) -> PhysAddr {
+        process_table::by_token(space.token()).vm().root_on(&Ram, CpuId(cpu::index()))
+    }
+
+    fn host_flush(&self) -> HostFlush {
+        command_line::get().monitor.map_or(HostFlush::None, |monitor| monitor.host_flush)
+    }
+
+    fn flush_by_host(&self, first: CpuId, cpus: u64, _what: HostExtent) -> u64 {
+        let is_left = |bit: &u32| cpus >> bit & 1 == 1 && !steal_time::ask(first.0 + bit);
+        (0..64).filter(is_left).fold(0, |left, bit| left | 1 << bit)
+    }
+
+    fn kernel_flushes(&self) -> KernelFlushes {
+        if command_line::get().isolated { KernelFlushes::AtEntry } else { KernelFlushes::AtOnce }
     }
 }
 
@@ -70,6 +100,41 @@ impl Hardware for CountingCpu {
     fn toggle_pge(&self) {
         counters::add(Counter::Everything, 1);
         self.real.toggle_pge();
+    }
+
+    fn broadcast_pages(&self) -> Option<NonZeroU32> {
+        self.real.broadcast_pages()
+    }
+
+    fn invlpgb(&self, what: Invlpgb) {
+        counters::add(Counter::Broadcasts, 1);
+        if !Fault::NoInvalidation.is_chosen() {
+            self.real.invlpgb(what);
+        }
+    }
+
+    fn tlbsync(&self) {
+        self.real.tlbsync();
+    }
+
+    fn directories(&self) -> Directories {
+        self.real.directories()
+    }
+
+    fn root_here(&self, space: &AddressSpace<Self::Set>) -> PhysAddr {
+        self.real.root_here(space)
+    }
+
+    fn host_flush(&self) -> HostFlush {
+        self.real.host_flush()
+    }
+
+    fn flush_by_host(&self, first: CpuId, cpus: u64, what: HostExtent) -> u64 {
+        self.real.flush_by_host(first, cpus, what)
+    }
+
+    fn kernel_flushes(&self) -> KernelFlushes {
+        self.real.kernel_flushes()
     }
 
     fn send_ipi(&self, to: CpuId) {
@@ -140,6 +205,11 @@ impl Hardware for CountingCpu {
                 counters::add(Counter::Flushes, 1);
                 counters::add(Counter::FlushPages, u64::from(pages));
             }
+            Event::Spared { until_entry, by_host } => {
+                counters::add(Counter::SparedUntilEntry, u64::from(until_entry));
+                counters::add(Counter::SparedByHost, u64::from(by_host));
+            }
+            Event::CaughtUp => counters::add(Counter::CaughtUp, 1),
             Event::SwitchKept => counters::add(Counter::SwitchesKept, 1),
             Event::SwitchFlushed => counters::add(Counter::SwitchesFlushed, 1),
             Event::AlreadyCurrent => counters::add(Counter::AlreadyCurrent, 1),

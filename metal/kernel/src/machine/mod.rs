@@ -2,13 +2,15 @@
 
 mod hardware;
 pub(crate) mod protocol;
+pub(crate) mod steal_time;
 
 use spin::Once;
-use tlbkit::{Cpu, CpuId, Hardware, IrqsOff};
+use tlbkit::{Cpu, CpuId, Hardware, IrqsOff, Unmapping};
 use tlbkit_x86::{Identity, Overrides, X86Cpu, interrupts};
 
 use crate::arch::{apic, cpu};
-use crate::command_line;
+use crate::command_line::{self, Monitor};
+use crate::fault::Fault;
 use crate::layout::MAX_CPUS;
 use hardware::{CountingCpu, Spaces};
 
@@ -20,7 +22,9 @@ pub(crate) fn identity() -> Identity {
     match command_line::get().monitor {
         // SAFETY: ring 0, as always without the monitor.
         None => unsafe { real.with_microcode_read() },
-        Some(monitor) => Identity { has_pcid: monitor.features.pcid, has_invpcid: monitor.features.invpcid, ..real },
+        Some(Monitor { features, broadcast_pages, .. }) => {
+            Identity { has_pcid: features.pcid, has_invpcid: features.invpcid, broadcast_pages, ..real }
+        }
     }
 }
 
@@ -58,15 +62,40 @@ pub(crate) fn cpu() -> Cpu<'static, 'static, CountingCpu> {
 
 /// Runs `body` between entry from ring 3 and exit to it: with the kernel half loaded and interrupts on.
 pub(crate) fn in_kernel<R>(body: impl FnOnce() -> R) -> R {
-    cpu().enter_kernel(&IrqsOff::assume());
+    arrive_from_user();
     // SAFETY: handlers are in place, and this task's kernel stack is in use.
     unsafe { interrupts::enable() };
     let result = body();
     // SAFETY: ring 0.
     unsafe { interrupts::disable() };
-    // The task may be on another CPU now.
-    cpu().exit_to_user(&IrqsOff::assume());
+    leave_to_user();
     result
+}
+
+/// The first of each entry from ring 3: loads the kernel half, and does the flushes that waited for it.
+pub(crate) fn arrive_from_user() {
+    let irqs = IrqsOff::assume();
+    cpu().enter_kernel(&irqs);
+    if command_line::get().isolated && !Fault::NoCatchUp.is_chosen() {
+        let _ = cpu().do_deferred_flushes(&irqs);
+    }
+    pass();
+}
+
+/// This CPU flushes what others have retired, if the policy lets anybody retire. Interrupts are off.
+pub(crate) fn pass() {
+    if protocol::tlb().policy().unmapping == Unmapping::Retired {
+        protocol::periods().pass(&cpu(), &IrqsOff::assume());
+    }
+}
+
+/// The last of each exit to ring 3. The CPU may be another one than at the entry.
+pub(crate) fn leave_to_user() {
+    let irqs = IrqsOff::assume();
+    if command_line::get().isolated {
+        cpu().defer_kernel_flushes(&irqs);
+    }
+    cpu().exit_to_user(&irqs);
 }
 
 /// The features that are enabled on the first CPU.

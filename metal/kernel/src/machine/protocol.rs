@@ -3,7 +3,7 @@
 use core::sync::atomic::AtomicU64;
 
 use spin::Once;
-use tlbkit::{CpuState, CpuStats, Place, Reason, SizeRow, Tlb};
+use tlbkit::{CpuState, CpuStats, GracePeriods, Passed, Place, Reason, SizeRow, Tlb};
 use tlbkit_pmap::KernelMap;
 
 use crate::command_line::CommandLine;
@@ -19,6 +19,8 @@ static STATS: [CpuStats; MAX_CPUS] = [const { CpuStats::new() }; MAX_CPUS];
 #[repr(align(64))]
 struct Matrix([AtomicU64; Tlb::matrix_words(MAX_CPUS)]);
 static MATRIX: Matrix = Matrix([const { AtomicU64::new(0) }; Tlb::matrix_words(MAX_CPUS)]);
+static PASSED: [Passed; MAX_CPUS] = [const { Passed::new() }; MAX_CPUS];
+static PERIODS: GracePeriods<'static> = GracePeriods::new(&PASSED);
 static WINDOWS: [AtomicU64; WINDOW_WORDS] = [const { AtomicU64::new(0) }; WINDOW_WORDS];
 static KERNEL_MAP: Once<KernelMap<'static>> = Once::new();
 static TLB: Once<Tlb<'static>> = Once::new();
@@ -34,6 +36,11 @@ pub(crate) fn start(line: &CommandLine) {
 /// The machine's TLBs.
 pub(crate) fn tlb() -> &'static Tlb<'static> {
     TLB.wait()
+}
+
+/// The grace periods of what is retired.
+pub(crate) fn periods() -> &'static GracePeriods<'static> {
+    &PERIODS
 }
 
 /// The kernel's own mappings.

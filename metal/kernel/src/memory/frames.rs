@@ -4,11 +4,12 @@
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use spin::{Mutex, Once};
-use tlbkit::PhysAddr;
+use tlbkit::{Directories, PhysAddr, Sharers};
 use tlbkit_arch::random::GOLDEN;
 use tlbkit_pmap::{Frame, Memory, Pte, Purpose, pte};
 use tlbkit_workloads::pattern::file_pattern;
 
+use crate::command_line;
 use crate::fault::Fault;
 use crate::layout::direct;
 use crate::report;
@@ -44,6 +45,8 @@ static POOL: Once<Mutex<Pool>> = Once::new();
 static ZERO_PAGE: Once<PhysAddr> = Once::new();
 /// One count a frame of all memory, at the beginning of what is handed out.
 static COUNTS: Once<&'static [AtomicU32]> = Once::new();
+/// The CPUs whose directories name a table, if they have directories of their own; likewise.
+static SHARERS: Once<&'static [Sharers]> = Once::new();
 static TABLES_USED: AtomicU64 = AtomicU64::new(0);
 static DATA_USED: AtomicU64 = AtomicU64::new(0);
 
@@ -51,14 +54,17 @@ static DATA_USED: AtomicU64 = AtomicU64::new(0);
 pub(super) fn start(first: u64, end: u64) {
     let counts_bytes = (end / FRAME_BYTES * 4).next_multiple_of(FRAME_BYTES);
     let files_bytes = (FILE_SLOTS * size_of::<(u64, u64)>()) as u64;
-    let next = first + counts_bytes + files_bytes;
+    let sharers_bytes = end / FRAME_BYTES * size_of::<Sharers>() as u64;
+    let next = (first + counts_bytes + files_bytes + sharers_bytes).next_multiple_of(FRAME_BYTES);
     assert!(next < end, "{end:#x} bytes of memory do not hold the kernel");
     // SAFETY: memory behind the image that nothing else uses, mapped, zeroed here first.
     let files = unsafe {
         let at = direct(first) as *mut u8;
-        at.write_bytes(0, (counts_bytes + files_bytes) as usize);
+        at.write_bytes(0, (next - first) as usize);
         let counts = core::slice::from_raw_parts(at as *const AtomicU32, (end / FRAME_BYTES) as usize);
         COUNTS.call_once(|| counts);
+        let sharers = at.add((counts_bytes + files_bytes) as usize).cast::<Sharers>();
+        SHARERS.call_once(|| core::slice::from_raw_parts(sharers, (end / FRAME_BYTES) as usize));
         core::slice::from_raw_parts_mut(at.add(counts_bytes as usize).cast(), FILE_SLOTS)
     };
     POOL.call_once(|| Mutex::new(Pool { next, end, free: 0, free_pairs: 0, files }));
@@ -195,6 +201,7 @@ impl Memory for Ram {
             fill(at, 1 << shift, 0);
         }
         let kind = if purpose == Purpose::Table { TABLE } else { 0 };
+        self.sharers(at).into_iter().for_each(Sharers::clear);
         // Relaxed: the frame is published by whoever maps it.
         base_frames(at, shift).for_each(|at| count(at).store(1 | kind, Ordering::Relaxed));
         used_of(kind).fetch_add(1 << (shift - 12), Ordering::Relaxed); // Relaxed: a count
@@ -209,8 +216,13 @@ impl Memory for Ram {
         pool().put(frame.at, frame.shift);
     }
 
+    /// Where CPUs have directories of their own, tables are taken out while others use them: the harder case.
     fn is_low(&self) -> bool {
-        false
+        command_line::get().policy.directories == Directories::OfEachCpu
+    }
+
+    fn sharers(&self, table: PhysAddr) -> Option<&Sharers> {
+        SHARERS.wait().get((table.0 / FRAME_BYTES) as usize)
     }
 
     fn share(&self, at: PhysAddr) {

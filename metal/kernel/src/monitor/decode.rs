@@ -19,6 +19,10 @@ pub(super) enum Instruction {
     Invlpg(u64),
     /// INVPCID of the type in this register, with its operand at this address.
     Invpcid { kind: usize, operand: u64 },
+    /// INVLPGB.
+    Invlpgb,
+    /// TLBSYNC.
+    Tlbsync,
     /// RDMSR.
     ReadMsr,
     /// WRMSR.
@@ -49,11 +53,20 @@ pub(super) fn decode(frame: &Frame) -> Option<(Instruction, u64)> {
 }
 
 impl Reader<'_> {
-    fn byte(&mut self) -> u8 {
+    fn peek(&self) -> u8 {
         // SAFETY: the guest's code is the image's, which is mapped.
-        let byte = unsafe { (self.at as *const u8).read() };
+        unsafe { (self.at as *const u8).read() }
+    }
+
+    fn byte(&mut self) -> u8 {
+        let byte = self.peek();
         self.at += 1;
         byte
+    }
+
+    fn of_three_bytes(&mut self, instruction: Instruction) -> Option<Instruction> {
+        self.at += 1;
+        Some(instruction)
     }
 
     fn instruction(&mut self) -> Option<Instruction> {
@@ -76,7 +89,11 @@ impl Reader<'_> {
                 0x32 => Some(Instruction::ReadMsr),
                 0x20 => self.registers(|control, to| Instruction::ReadControl { control, to }),
                 0x22 => self.registers(|control, from| Instruction::WriteControl { control, from }),
-                0x01 => self.memory(|kind, address| (kind & 7 == 7).then_some(Instruction::Invlpg(address))),
+                0x01 => match self.peek() {
+                    0xfe => self.of_three_bytes(Instruction::Invlpgb),
+                    0xff => self.of_three_bytes(Instruction::Tlbsync),
+                    _ => self.memory(|kind, address| (kind & 7 == 7).then_some(Instruction::Invlpg(address))),
+                },
                 0x38 if has_size_prefix && self.byte() == 0x82 => {
                     self.memory(|kind, operand| Some(Instruction::Invpcid { kind, operand }))
                 }

@@ -9,7 +9,7 @@ use super::decode::{Instruction, RAX, RCX, RDX, decode};
 use super::shadow::Shadow;
 use super::state::{Core, Ring, core_of_this_cpu};
 use super::walk::Asker;
-use crate::arch::gates::{FAULT_WRITE, Frame, GENERAL_PROTECTION, INVALID_OPCODE, PAGE_FAULT};
+use crate::arch::gates::{FAULT_WRITE, Frame, GENERAL_PROTECTION, INVALID_OPCODE, NON_MASKABLE, PAGE_FAULT};
 use crate::report;
 
 /// The selectors of ring 3.
@@ -28,6 +28,9 @@ const HALT_TURNS: u32 = 100;
 /// Every trap out of the guest, interrupts off.
 pub(super) extern "C" fn on_exit(frame: &mut Frame) {
     if frame.cs != CODE {
+        if frame.vector == NON_MASKABLE {
+            return; // the monitor looks what is asked before it goes back to its guest
+        }
         stop(frame, "a trap of the monitor itself");
     }
     // SAFETY: ring 0, out of ring 3, once.
@@ -35,6 +38,7 @@ pub(super) extern "C" fn on_exit(frame: &mut Frame) {
     match frame.vector {
         PAGE_FAULT => core.page_fault(frame),
         INVALID_OPCODE | GENERAL_PROTECTION => core.instruction(frame),
+        NON_MASKABLE => {}
         vector if vector >= FIRST_INTERRUPT => core.deliver(frame, vector, 0),
         _ => stop(frame, "a trap that no guest should cause"),
     }
@@ -42,6 +46,8 @@ pub(super) extern "C" fn on_exit(frame: &mut Frame) {
     if core.random.bits().is_multiple_of(ONE_OF) {
         spin_loop();
     }
+    core.preempt_at_random();
+    core.do_asked();
 }
 
 fn stop(frame: &Frame, what: &str) -> ! {
@@ -99,6 +105,10 @@ impl Core {
                 let operand = unsafe { *(operand as *const [u64; 2]) };
                 return self.invpcid(frame.get(kind), operand);
             }
+            Instruction::Invlpgb => {
+                return self.invlpgb(frame.get(RAX), frame.get(RCX) as u32, frame.get(RDX) as u32);
+            }
+            Instruction::Tlbsync => return self.tlbsync(),
             Instruction::ReadControl { control, to } => frame.set(to, self.read_control(control)?),
             Instruction::Halt => (0..HALT_TURNS).for_each(|_| spin_loop()),
             Instruction::ReadMsr if APIC_MSRS.contains(&frame.get(RCX)) => {

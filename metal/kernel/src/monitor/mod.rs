@@ -13,6 +13,8 @@
 //! | `walk` | how it fetches; what is wrong in any case |
 //! | `shadow` | the tables that the hardware walks |
 //! | `decode`, `control` | the instructions that trap, and their effect |
+//! | `broadcast` | INVLPGB and TLBSYNC, whose effect is on other CPUs |
+//! | `host` | a host that takes CPUs away |
 //! | `guest` | the way into the guest's kernel and back: SYSCALL, SYSRET, IRET, interrupts, faults |
 //! | `exit` | what each trap means |
 //!
@@ -20,10 +22,12 @@
 //! image, the direct map and the APIC are always mapped: about the kernel's own addresses only those of
 //! `tlbkit-pmap`'s windows are watched.
 
+mod broadcast;
 mod control;
 mod decode;
 mod exit;
 mod guest;
+mod host;
 mod shadow;
 mod state;
 mod tlb;
@@ -37,7 +41,7 @@ use tlbkit_x86::{read_cr3, read_cr4, read_msr, write_msr};
 use x86_64::instructions::tables::lidt;
 use x86_64::structures::DescriptorTablePointer;
 
-use crate::arch::gates::{Gates, gates_at};
+use crate::arch::gates::{Gates, NON_MASKABLE, gates_at};
 use crate::arch::tables;
 use crate::command_line;
 use state::{IO_PRIVILEGE, core_of_this_cpu, stack_of_this_cpu};
@@ -55,6 +59,8 @@ global_asm!(
 
 /// Entry of the task state's table of stacks, from 1.
 const STACK: u64 = 2;
+/// That of NMIs, which come while the monitor uses its own.
+const NMI_STACK: u64 = 1;
 const MSR_EFER: u32 = 0xc000_0080;
 const EFER_SYSCALL: u64 = 1;
 /// Interrupts off, I/O allowed.
@@ -74,13 +80,15 @@ pub(crate) fn descend(index: u32) {
         lidt(&DescriptorTablePointer { limit: 4095, base: x86_64::VirtAddr::from_ptr(gates()) });
         write_msr(MSR_EFER, read_msr(MSR_EFER) & !EFER_SYSCALL);
         core.shadow.start();
+        broadcast::go_live();
         drop_to_ring_3();
     }
 }
 
 fn gates() -> *const Gates {
+    let stack_of = |vector: usize| if vector as u64 == NON_MASKABLE { NMI_STACK } else { STACK };
     static GATES: Once<Gates> = Once::new();
-    GATES.call_once(|| gates_at(monitor_gates as *const () as u64, |_| STACK))
+    GATES.call_once(|| gates_at(monitor_gates as *const () as u64, stack_of))
 }
 
 /// Returns in ring 3.

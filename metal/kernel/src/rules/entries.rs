@@ -1,10 +1,10 @@
 //! What each instruction must invalidate: a page is read, its entry changed, the instruction executed, and the page
 //! read again. `tlbkit-arch` says what must be gone, so this checks its table against a CPU or an emulator.
 
-use tlbkit::{Cr3, Invpcid, Pcid, PhysAddr, Stride, VirtAddr};
+use tlbkit::{Cr3, Invlpgb, Invpcid, Pcid, PhysAddr, Stride, Tables, VirtAddr};
 use tlbkit_arch::{CurrentTag, Instruction, Pte, Translation};
 use tlbkit_pmap::{Memory, Purpose};
-use tlbkit_x86::{CR4_PCIDE, Identity, read_cr3, read_cr4, toggle_pge, write_cr3, write_cr4};
+use tlbkit_x86::{CR4_PCIDE, Identity, Operands, read_cr3, read_cr4, toggle_pge, write_cr3, write_cr4};
 
 use super::tally::{Remains, Tally};
 use crate::layout::TRIAL_VA;
@@ -14,9 +14,11 @@ const TAG: Pcid = Pcid(5);
 const OTHER: Pcid = Pcid(6);
 const BITS: u64 = Pte::PRESENT | Pte::WRITE | Pte::ACCESSED | Pte::DIRTY | Pte::NO_EXECUTE;
 
-/// The page of the trials, and the one behind it.
+/// The page of the trials, and its neighbours.
 const PAGE: VirtAddr = VirtAddr(TRIAL_VA);
 const BEHIND: VirtAddr = VirtAddr(TRIAL_VA + 4096);
+const BEFORE: VirtAddr = VirtAddr(TRIAL_VA - 4096);
+const PAGE_OF_ALL: Invlpgb = Invlpgb::PagesOfAll { first: PAGE, pages: 1, stride: Stride::Page4K };
 
 /// What a trial cannot be without.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -25,9 +27,11 @@ enum Needs {
     Invpcid,
     Tags,
     TagsAndInvpcid,
+    Broadcast,
+    TagsAndBroadcast,
 }
 
-use Needs::{Nothing, Tags, TagsAndInvpcid};
+use Needs::{Broadcast, Nothing, Tags, TagsAndBroadcast, TagsAndInvpcid};
 
 /// What is loaded when a trial begins, and when it has ended.
 #[derive(Clone, Copy)]
@@ -56,7 +60,24 @@ const TRIALS: &[Trial] = &[
     ("INVPCID 1 from another tag", |at| at.under_other_tag(invpcid(Invpcid::Single(TAG))[0]), TagsAndInvpcid),
     ("INVPCID 2", |_| invpcid(Invpcid::AllAndGlobals), Needs::Invpcid),
     ("INVPCID 3", |_| invpcid(Invpcid::All), Needs::Invpcid),
+    ("INVLPGB of the page", |at| invlpgb(pages(at.pcid(), PAGE, 1)), Broadcast),
+    ("INVLPGB of another page", |at| invlpgb(pages(at.pcid(), BEHIND, 1)), Broadcast),
+    ("INVLPGB of two pages", |at| invlpgb(pages(at.pcid(), BEFORE, 2)), Broadcast),
+    ("INVLPGB of another tag's page", |_| invlpgb(pages(OTHER, PAGE, 1)), TagsAndBroadcast),
+    ("INVLPGB of all tags' page", |_| invlpgb(PAGE_OF_ALL), Broadcast),
+    ("INVLPGB of a tag", |at| invlpgb(Invlpgb::Single(at.pcid())), Broadcast),
+    ("INVLPGB of another tag", |_| invlpgb(Invlpgb::Single(OTHER)), TagsAndBroadcast),
+    ("INVLPGB of all tags", |_| invlpgb(Invlpgb::All), Broadcast),
+    ("INVLPGB of everything", |_| invlpgb(Invlpgb::AllAndGlobals), Broadcast),
 ];
+
+const fn invlpgb(what: Invlpgb) -> Steps {
+    alone(Instruction::Invlpgb(what))
+}
+
+const fn pages(pcid: Pcid, first: VirtAddr, pages: u32) -> Invlpgb {
+    Invlpgb::Pages { pcid, first, pages, stride: Stride::Page4K, tables: Tables::Kept }
+}
 
 const fn alone(instruction: Instruction) -> Steps {
     [Some(instruction), None, None]
@@ -73,6 +94,8 @@ impl Needs {
             Self::Invpcid => identity.has_invpcid,
             Self::Tags => are_tags_on(),
             Self::TagsAndInvpcid => are_tags_on() && identity.has_invpcid,
+            Self::Broadcast => identity.broadcast_pages.is_some(),
+            Self::TagsAndBroadcast => are_tags_on() && identity.broadcast_pages.is_some(),
         }
     }
 }
@@ -108,6 +131,10 @@ fn execute(instruction: Instruction) {
             Instruction::Invpcid(what) => tlbkit_x86::invpcid(what),
             Instruction::WriteCr3(cr3) => write_cr3(cr3),
             Instruction::TogglePge => toggle_pge(),
+            Instruction::Invlpgb(what) => {
+                Operands::of(what).execute();
+                tlbkit_x86::tlbsync();
+            }
             other => unreachable!("no trial has {other:?}"),
         }
     }

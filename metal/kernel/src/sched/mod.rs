@@ -45,6 +45,14 @@ pub(crate) fn process() -> &'static Process {
     process
 }
 
+/// Its slot, which no other task has while it lives.
+pub(crate) fn task() -> TaskIndex {
+    let held = hold();
+    let me = held.me();
+    held.release();
+    me
+}
+
 /// The running task ends; its process has been left.
 pub(crate) fn end() -> ! {
     let mut held = hold();

@@ -59,6 +59,7 @@ impl Sched {
                 task.state = TaskState::Running;
                 task.cpu = here;
                 machine::cpu().switch_to(task.process().space(), &irqs);
+                machine::pass();
                 tables::set_kernel_stack(kernel_stack_top(index));
                 task.stack
             }
@@ -85,7 +86,7 @@ fn resume(interrupts: Interrupts) {
 /// Where a new task begins; its program's start lies at `start`.
 extern "C" fn first_steps(start: u64) -> ! {
     resume(Interrupts::Disabled);
-    machine::cpu().exit_to_user(&IrqsOff::assume());
+    machine::leave_to_user();
     // SAFETY: the program's start lies above its stack, which is aligned as behind a call.
     unsafe { enter_user(user::main as *const () as u64, start - 8, start) }
 }

@@ -11,8 +11,8 @@ use crate::user::Start;
 
 /// Most tasks at a time.
 pub(super) const MOST_TASKS: usize = 512;
-/// Bytes of a kernel stack: a sweep of 512 frames is moved across it several times.
-const KERNEL_STACK_BYTES: usize = 40 << 10;
+/// Bytes of a kernel stack: a sweep of 512 frames is moved across it several times, and so is an address space.
+const KERNEL_STACK_BYTES: usize = 80 << 10;
 /// Bytes of a program's stack.
 const USER_STACK_BYTES: usize = 16 << 10;
 

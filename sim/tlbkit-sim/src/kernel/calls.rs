@@ -22,10 +22,6 @@ use crate::observer::{Intent, KernelEvent};
 /// What lies in the kernel's own pages that come and go: a file that no program reads.
 const KERNEL_PAGES_FILE: u32 = u32::MAX;
 
-/// Threads that map apart begin 256 MiB from each other.
-const THREAD_SHIFT: u32 = 28;
-const THREADS_APART: u64 = 4096;
-
 impl Kernel {
     /// Starts the first program, in a separate process.
     pub(crate) fn start_first(&'static self, program: Program) {
@@ -190,14 +186,6 @@ impl Calls {
         Ok(())
     }
 
-    /// Where the kernel looks for free addresses first.
-    fn hint(&self) -> u64 {
-        match self.machine.tlb().policy().directories {
-            Directories::Shared => 0,
-            Directories::OfEachCpu => (u64::from(self.me) % THREADS_APART) << THREAD_SHIFT,
-        }
-    }
-
     fn expect<T>(&self, result: Result<T, tlbkit_pmap::Error>) -> T {
         result.unwrap_or_else(|error| match error {
             tlbkit_pmap::Error::OutOfMemory => self.kernel.fail_without_frame(),
@@ -208,7 +196,11 @@ impl Calls {
 
 impl Os for Calls {
     fn map(&self, pages: u64, backing: Backing, protection: Protection) -> u64 {
-        let region = Region { first: self.hint(), ..calls::region(pages, backing, protection) };
+        let first = match self.machine.tlb().policy().directories {
+            Directories::Shared => 0,
+            Directories::OfEachCpu => calls::address_apart(self.me),
+        };
+        let region = Region { first, ..calls::region(pages, backing, protection) };
         self.call_holding(LockWanted::MmapWrite, |_, held| {
             let mapped = self.machine.with_cpu(self.machine.cpu(), |cpu| self.process.vm.map_region(&cpu, region));
             let first = self.expect(mapped);
