@@ -1,6 +1,8 @@
 //! One flush for many spaces, and a CPU that finds an entry gone before it: `batch.rs`, `targets.rs` and `owed.rs`
 //! of `lib/tlbkit/src/flush`.
 
+use tlbkit::Broadcast;
+
 use crate::deviation::Deviation;
 use crate::protocol::Protocol;
 use crate::shared::{Invlpgb, all_cpus};
@@ -19,6 +21,7 @@ impl Protocol {
             Step::ReadUnion(request, cpus) => Self::read_union(state, cpu, request, cpus, FIRST),
             Step::Settle(space) => state.spaces[space].owed -= 1,
             Step::LookOwed(space, found) => self.look_owed(state, cpu, space, found),
+            Step::Widen(space) => self.widen(state, cpu, space),
             Step::Drained(space, found) => Self::finish_drain(state, space, found),
             of_the_ring => self.step_ring(state, cpu, of_the_ring),
         }
@@ -103,6 +106,21 @@ impl Protocol {
         }
         steps.push(Step::Drained(space, found));
         state.cpus[cpu].then(&steps);
+    }
+
+    /// The kernel takes an entry away, finds the one beside it gone, and calls `TlbGather::flush` or `Cpu::flush_range`
+    /// for the first: where generations are compared, that flushes the second one too.
+    pub(crate) fn begin_beside(&self, state: &mut State, cpu: CpuNumber, space: SpaceNumber) {
+        let (found, change) = (state.spaces[space].versions, Change::Page(OTHER_PAGE));
+        let has_generation = self.world.policy.broadcast == Broadcast::Off;
+        let flush = if has_generation { Step::Advance(space, change, Then::Wait) } else { Step::Widen(space) };
+        state.cpus[cpu].then(&[Step::ChangeTable(space, change), flush, Step::Drained(space, found)]);
+    }
+
+    fn widen(&self, state: &mut State, cpu: CpuNumber, space: SpaceNumber) {
+        let is_owed = state.spaces[space].owed != 0 && !self.deviates(Deviation::BroadcastIgnoresOwed);
+        let change = if is_owed { Change::Everything } else { Change::Page(OTHER_PAGE) };
+        state.cpus[cpu].then(&[Step::Advance(space, change, Then::Wait)]);
     }
 
     /// What was gone when it looked may not be used from now on.

@@ -128,4 +128,6 @@ deviations! {
     PathsKept in "shared, lazy" breaks WALK;
     /// A batch does not flush what CPUs hold under the PCID that they share.
     BatchForgetsShared in "shared, a batch" breaks USE;
+    /// INVLPGB flushes the page that is named, though a batch owes the flush of one that was found gone.
+    BroadcastIgnoresOwed in "shared, a batch, beside" breaks USE;
 }

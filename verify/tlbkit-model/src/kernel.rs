@@ -34,6 +34,8 @@ pub enum Task {
     FlushBatch,
     /// An entry of a space is looked for, and found gone.
     Drain(SpaceNumber),
+    /// A page of a space is changed, and the one beside it is found gone.
+    Beside(SpaceNumber),
     /// A space is to have the PCID that all CPUs share.
     Share(SpaceNumber),
 }
@@ -50,6 +52,7 @@ impl Task {
             Self::Name(_) => &mut budget.names,
             Self::FlushBatch => &mut budget.batches,
             Self::Drain(_) => &mut budget.drains,
+            Self::Beside(_) => &mut budget.besides,
             Self::Flush(_, Change::Page(_)) => &mut budget.pages,
             Self::Flush(_, Change::Everything) => &mut budget.wholes,
             Self::Flush(_, Change::Table) => &mut budget.tables,
@@ -69,7 +72,7 @@ impl Task {
             .chain([PAGE, OTHER_PAGE].map(|page| Self::Issue(0, Change::Page(page))))
             .chain((0..ISSUED).map(Self::WaitFor))
             .chain((0..SPACES).map(Self::Name))
-            .chain([Self::FlushBatch, Self::Drain(0)])
+            .chain([Self::FlushBatch, Self::Drain(0), Self::Beside(0)])
             .chain((0..SPACES).map(Self::Share))
     }
 
@@ -99,7 +102,7 @@ impl Protocol {
                 let is_allowed = cpu < self.world.initiators && space < self.world.flushed_spaces;
                 is_allowed && is_alive(space) && !self.is_locked(state, space) && !is_being_named(state)
             }
-            Task::Drain(space) => is_alive(space) && !self.is_locked(state, space),
+            Task::Drain(space) | Task::Beside(space) => is_alive(space) && !self.is_locked(state, space),
             Task::Share(space) => cpu < self.world.initiators && space < self.world.flushed_spaces && is_alive(space),
             Task::Flush(space, _) | Task::Issue(space, _) => {
                 let may_revoke = cpu < self.world.initiators && space < self.world.flushed_spaces;
@@ -128,6 +131,7 @@ fn is_in_use(state: &State, number: SpaceNumber) -> bool {
             | Step::Advance(space, ..)
             | Step::Settle(space)
             | Step::LookOwed(space, _)
+            | Step::Widen(space)
             | Step::Drained(space, _)
             | Step::BeginMove(space)
             | Step::TakePcid(space)

@@ -150,6 +150,7 @@ impl Protocol {
             Task::Name(space) => self.begin_naming(state, cpu, space),
             Task::FlushBatch => self.begin_batch_flush(state, cpu),
             Task::Drain(space) => Self::begin_drain(state, cpu, space),
+            Task::Beside(space) => self.begin_beside(state, cpu, space),
             Task::Share(space) => state.cpus[cpu].then(&[Step::BeginMove(space)]),
         }
     }

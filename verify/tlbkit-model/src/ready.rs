@@ -58,6 +58,7 @@ const fn is_interruptible(step: &Step) -> bool {
             | Step::ReadUnion(..)
             | Step::Settle(_)
             | Step::LookOwed(..)
+            | Step::Widen(_)
             | Step::Drained(..)
             | Step::BeginMove(_)
             | Step::TakePcid(_)

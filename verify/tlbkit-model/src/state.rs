@@ -277,6 +277,8 @@ pub struct Budget {
     pub batches: u8,
     /// An entry that is found gone.
     pub drains: u8,
+    /// The flush of one page, beside one that is found gone.
+    pub besides: u8,
     /// The flush that frees the page table.
     pub tables: u8,
     /// The kernel asks for the PCID that all CPUs share.

@@ -142,8 +142,11 @@ pub enum Step {
     /// Looks whether a flush of the space, whose entries were found in these versions, is pending.
     /// Stands for `drain` of `flush/batch.rs`.
     LookOwed(SpaceNumber, [u8; ITEMS]),
+    /// Looks whether a flush of the space is pending, and then flushes all of it in the place of a page.
+    /// Stands for `request` of `flush/gather.rs`, and for `request_for_range` of `flush/shootdown.rs`.
+    Widen(SpaceNumber),
     /// The look, or the flush that it called for, is over.
-    /// Stands for `drain` of `flush/batch.rs`.
+    /// Stands for `drain` of `flush/batch.rs`, and for `flush` of `flush/gather.rs`.
     Drained(SpaceNumber, [u8; ITEMS]),
     /// Says that the space is being given the PCID that all CPUs share, unless it has it, or somebody else is at it.
     /// Stands for `begin_move` of `space/shared.rs`.

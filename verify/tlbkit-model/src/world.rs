@@ -86,6 +86,7 @@ const NOTHING: Budget = Budget {
     names: 0,
     batches: 0,
     drains: 0,
+    besides: 0,
     tables: 0,
     shares: 0,
     destroys: 0,
@@ -182,6 +183,7 @@ pub fn small() -> Vec<World> {
         World::new("a batch, two spaces", kept(), BOTH_KNOWN, Budget { names: 2, switches: 1, drains: 1, ..NOTHING })
             .flushing_both()
             .revoked_by_one(),
+        World::new("a batch, beside", kept(), TOGETHER, Budget { names: 1, besides: 1, ..NOTHING }),
         World::new("a guest", kept(), BOTH_KNOWN, Budget { switches: 2, pages: 1, preemptions: 2, ..NOTHING })
             .in_a_guest(HostFlush::Translations)
             .revoked_by_one(),
@@ -224,6 +226,13 @@ pub fn small() -> Vec<World> {
             Budget { pages: 1, shares: 1, ..NOTHING },
         ),
         World::new("shared, a batch", broadcast(), TOGETHER, Budget { names: 1, shares: 1, drains: 1, ..NOTHING }),
+        World::new(
+            "shared, a batch, beside",
+            broadcast(),
+            TOGETHER,
+            Budget { names: 1, shares: 1, besides: 1, ..NOTHING },
+        )
+        .revoked_by_one(),
         World::new(
             "shared, exact set",
             Policy { cpu_set: CpuSetUpkeep::Exact, ..broadcast() },
