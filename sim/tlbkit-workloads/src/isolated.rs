@@ -48,13 +48,14 @@ impl Isolated {
             }
             os.count(1);
         }
+        // The last flush of the others finds the programs running.
+        os.compute(self.flush_every_cycles);
     }
 
     fn work(self, os: &dyn Os) {
         let mut rounds = Rounds::new(self.rounds);
         while rounds.next(os).is_some() {
-            // In the middle, so that neither the first flush finds programs that have not begun nor the last one some
-            // that have ended.
+            // In the middle, so that the first flush finds programs that have begun.
             let half = self.flush_every_cycles.max(1000) / 2;
             os.compute(half);
             if self.flush_every_cycles > 0 {
