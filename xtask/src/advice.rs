@@ -134,12 +134,13 @@ pub(crate) fn run(root: &Path, words: &[String]) -> Result<bool> {
     }
     let count = |is_so: fn(&Row) -> bool| rows.iter().filter(|row| is_so(row)).count();
     println!(
-        "\nof {}: cause right in {}, fix helps in {}, harms in {}, size in the interval in {}",
+        "\nof {}: cause right in {}, fix helps in {}, harms in {}, size in the interval in {}, above it in {}",
         rows.len(),
         count(|row| row.is_cause_right),
         count(|row| row.tried.as_ref().is_some_and(|tried| tried.measured[0] > 0.0)),
         count(|row| row.tried.as_ref().is_some_and(|tried| tried.measured[2] < 0.0)),
         count(|row| row.tried.as_ref().is_some_and(Tried::is_inside)),
+        count(|row| row.tried.as_ref().is_some_and(Tried::is_above)),
     );
     Ok(true)
 }
@@ -168,6 +169,10 @@ impl Tried {
         // Printed to a whole percent.
         (least - 0.5..=most + 0.5).contains(&self.measured[1])
     }
+
+    fn is_above(&self) -> bool {
+        !self.is_inside() && self.measured[1] > self.predicted[1]
+    }
 }
 
 impl Row {
@@ -180,7 +185,7 @@ impl Row {
             _ if *high < 0.0 => "**harms**",
             _ if *low <= 0.0 => "helps not for certain",
             Some(true) => "helps, as predicted",
-            _ if median > most => "helps, by more",
+            _ if self.tried.as_ref().is_some_and(Tried::is_above) => "helps, by more",
             _ => "helps, by less",
         };
         format!("{cause} | `{what}` | {least:.0} to {most:.0} | {median:.0} ({low:.0} to {high:.0}) | {verdict}")

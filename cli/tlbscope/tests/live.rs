@@ -228,20 +228,19 @@ fn a_live_account_of_a_part_says_so() {
     assert!(said.starts_with("CUT SHORT by a signal or --duration, while the command ran on: "), "{said}");
 }
 
-/// A disk for a recording alone, which ends with it. What is recorded is one process that does little, and that then
-/// leaves less than the tenth that must stay free: so neither other work of the machine nor its own pace decides how
-/// much there is to be written at the end.
+/// A disk for a recording alone, which ends with it. What is recorded is one process. It goes on until some of that is
+/// written, then leaves half of the tenth that must stay free, and is still. So neither other work of the machine nor
+/// anybody's pace decides how much there is to be written at the end.
 #[test]
 fn a_disk_that_others_fill_ends_a_recording_that_is_kept() {
-    let load = "until [ -s tlbkit-recording-*/perf.data ]; do :; done; head -c 98000000 /dev/zero > fill; \
-                read nothing < ../never";
-    let script = format!(
-        "mkdir -p disk; rm -f never; mkfifo never; mount -t tmpfs -o size=100m none disk || exit 77; cd disk; \
-         sh -c '{load}' & $0 --json record -o a.tlbtrace --pid $!; \
-         status=$?; kill $!; [ -s a.tlbtrace ] && ls >&2; exit $status"
-    );
+    let load = r#"until [ -n "$(find tlbkit-recording-* -size +200k 2>/dev/null)" ]; do :; done
+        head -c $(($(stat -f -c '%a * %S' .) - 5000000)) /dev/zero > fill; read nothing < ../never"#;
+    fs::write(folder("full").join("load"), load).unwrap();
+    let script = "mkdir -p disk; rm -f never; mkfifo never; mount -t tmpfs -o size=100m none disk || exit 77; cd disk; \
+                  sh ../load & $0 --json record -o a.tlbtrace --pid $!; \
+                  status=$?; kill $!; [ -s a.tlbtrace ] && ls >&2; exit $status";
     let mut command = Command::new("unshare");
-    command.args(["--mount", "sh", "-c", &script, env!("CARGO_BIN_EXE_tlbscope")]).current_dir(folder("full"));
+    command.args(["--mount", "sh", "-c", script, env!("CARGO_BIN_EXE_tlbscope")]).current_dir(folder("full"));
     let output = match command.output() {
         Ok(output) if output.status.code() == Some(77) || output.stderr.starts_with(b"unshare:") => {
             return println!("skipped, no disk for it: {}", String::from_utf8_lossy(&output.stderr));
