@@ -369,3 +369,19 @@ fn every_table_on_the_way_allows_what_the_page_allows() {
         }
     }
 }
+
+/// Where CPUs have upper page tables of their own, a fault hooks the page's table in those of its CPU alone.
+#[test]
+fn what_one_cpu_has_hooked_is_in_its_directory_alone_and_goes_without_an_interrupt() {
+    let m = Machine::new(2, Policy::default());
+    let vm = m.space_by(|tlb, mem, kernel, token, set| Vm::with_directories(tlb, mem, kernel, token, set));
+    let va = anon(m, vm, 1);
+    m.run(1, vm);
+    m.write(0, vm, va, 1).unwrap();
+    let is_mapped = |cpu| m.is_mapped_below(vm.root_on(m.mem, CpuId(cpu)), va);
+    assert_eq!([0, 1].map(is_mapped), [true, false]);
+    vm.unmap(&m.cpu(0), m.mem, va, 1).unwrap();
+    assert_eq!(m.interrupts(0), 0);
+    m.end(0, vm);
+    assert_eq!(m.used(), 0);
+}

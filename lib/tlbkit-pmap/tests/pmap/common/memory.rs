@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use tlbkit::PhysAddr;
+use tlbkit::{PhysAddr, Sharers};
 use tlbkit_pmap::{Frame, Memory, Purpose};
 
 struct Held {
@@ -27,6 +27,8 @@ pub(crate) struct TestMemory {
     words: RefCell<HashMap<u64, u64>>,
     frames: RefCell<HashMap<u64, Held>>,
     files: RefCell<HashMap<(u32, u64), u64>>,
+    /// Of each table that was asked for, leaked.
+    sharers: RefCell<HashMap<u64, &'static Sharers>>,
     next: Cell<u64>,
     pub(crate) judge: RefCell<Option<Judge>>,
     pub(crate) log: RefCell<Vec<Event>>,
@@ -173,6 +175,11 @@ impl Memory for TestMemory {
         let at = self.alloc(12, Purpose::Data).expect("page cache").at;
         self.files.borrow_mut().insert((file, index), at.0);
         at
+    }
+
+    /// No frame is given out twice, so none has sharers from before.
+    fn sharers(&self, table: PhysAddr) -> Option<&Sharers> {
+        Some(*self.sharers.borrow_mut().entry(table.0).or_insert_with(|| Box::leak(Box::default())))
     }
 
     fn zero_page(&self) -> PhysAddr {

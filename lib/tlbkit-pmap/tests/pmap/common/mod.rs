@@ -25,6 +25,15 @@ pub(crate) struct Machine {
     empty: usize,
 }
 
+/// How a space is made.
+pub(crate) type NewSpace = fn(
+    &Tlb<'static>,
+    &'static TestMemory,
+    &'static KernelMap<'static>,
+    SpaceToken,
+    &'static [AtomicU64],
+) -> Result<Vm<'static>, tlbkit_pmap::Error>;
+
 /// What a frame held that is freed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Freed {
@@ -77,10 +86,13 @@ impl Machine {
     }
 
     pub(crate) fn space(&'static self) -> &'static Vm<'static> {
+        self.space_by(Vm::new)
+    }
+
+    pub(crate) fn space_by(&'static self, new: NewSpace) -> &'static Vm<'static> {
         let token = SpaceToken(self.spaces.borrow().len() as u64);
         let set = words(AddressSpace::set_words(self.cpus.len()));
-        let vm: &'static Vm<'static> =
-            Box::leak(Box::new(Vm::new(&self.tlb, self.mem, self.kernel, token, set).unwrap()));
+        let vm: &'static Vm<'static> = Box::leak(Box::new(new(&self.tlb, self.mem, self.kernel, token, set).unwrap()));
         self.spaces.borrow_mut().push(vm);
         vm
     }
@@ -139,7 +151,12 @@ impl Machine {
 
     /// Whether the tables map `va` now, whoever holds their lock.
     pub(crate) fn is_mapped(&self, vm: &Vm<'static>, va: u64) -> bool {
-        walk(self.mem, (vm.space().root(), TOP_LEVEL), va, |_, _| ()).is_some()
+        self.is_mapped_below(vm.space().root(), va)
+    }
+
+    /// Whether the tables below `root` do.
+    pub(crate) fn is_mapped_below(&self, root: PhysAddr, va: u64) -> bool {
+        walk(self.mem, (root, TOP_LEVEL), va, |_, _| ()).is_some()
     }
 
     /// What a CPU does to a clean entry through which it stores.
@@ -165,6 +182,11 @@ impl Machine {
             Did::Cr3(cr3) => !(has_pcid && cr3.keeps()),
             did => matches!(did, Did::TogglePge | Did::Invpcid(Invpcid::AllAndGlobals)),
         })
+    }
+
+    /// IPIs that CPU `n` has sent, or had sent to all others.
+    pub(crate) fn interrupts(&self, n: usize) -> u32 {
+        self.count(n, |did| matches!(did, Did::Ipi(_) | Did::IpiToOthers))
     }
 
     fn count(&self, n: usize, is_counted: impl Fn(&Did) -> bool) -> u32 {
