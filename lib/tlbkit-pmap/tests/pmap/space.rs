@@ -385,3 +385,22 @@ fn what_one_cpu_has_hooked_is_in_its_directory_alone_and_goes_without_an_interru
     m.end(0, vm);
     assert_eq!(m.used(), 0);
 }
+
+/// A table that was kept when its pages went is freed when memory is low, by an operation on other pages.
+#[test]
+fn a_table_that_another_cpu_has_hooked_goes_with_an_interrupt_whoever_frees_it() {
+    let m = Machine::new(2, Policy::default());
+    let vm = m.space_by(|tlb, mem, kernel, token, set| Vm::with_directories(tlb, mem, kernel, token, set));
+    let va = anon(m, vm, 1024);
+    let other = va + Stride::Page2M.bytes();
+    m.write(1, vm, other, 1).unwrap();
+    m.write(0, vm, va, 1).unwrap();
+    vm.unmap(&m.cpu(0), m.mem, other, 512).unwrap();
+    assert_eq!(m.read(1, vm, other), Err(Fault::Bad), "it has walked to the table again");
+    m.mem.is_low.set(true);
+    let before = m.interrupts(0);
+    vm.unmap(&m.cpu(0), m.mem, va, 512).unwrap();
+    assert_eq!(m.interrupts(0) - before, 1);
+    m.end(0, vm);
+    assert_eq!(m.used(), 0);
+}
