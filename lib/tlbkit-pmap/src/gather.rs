@@ -237,12 +237,10 @@ impl<'a, H: Hardware, M: Memory, const N: usize> MmuGather<'a, H, M, N> {
         }
     }
 
-    /// Holds `frame`, already unhooked, until the flush. It belongs to a range that is recorded as a whole before `N`
-    /// frames are held.
+    /// Holds `frame`, already unhooked, until the flush: one of at most `N`, whose range is recorded as a whole.
     pub(crate) fn hold(&mut self, frame: Frame) {
         self.reach = Reach::EVERYBODY;
         self.inner.hold(frame);
-        self.count_frame();
     }
 
     /// One more frame is held. The last one that fits triggers the flush.

@@ -89,8 +89,7 @@ impl<'k> KernelMap<'k> {
 
     /// Unmaps a window, flushes it on every CPU and puts its frames.
     pub fn unmap<H: Hardware>(&self, cpu: &Cpu<'_, '_, H>, mem: &impl Memory, window: KernelWindow) {
-        // Room for one more than a window has, so that the gather does not flush before the whole range is recorded.
-        let mut gather = MmuGather::<H, _, { WINDOW_PAGES as usize + 1 }>::of_kernel(cpu, mem);
+        let mut gather = MmuGather::<H, _, { WINDOW_PAGES as usize }>::of_kernel(cpu, mem);
         let mut scope = Scope::Global;
         for va in (0..window.pages).map(|page| window.va + page * PAGE_BYTES) {
             let guard = self.lock.lock(cpu.hardware());
