@@ -297,7 +297,8 @@ impl<'a, H: Hardware, M: Memory, const N: usize> MmuGather<'a, H, M, N> {
     /// Retires what was recorded and the frames that are held.
     pub(crate) fn retire(mut self, periods: &GracePeriods<'_>) -> Retired<HeldFrames<N>> {
         self.apply_range_rule();
-        self.inner.retire(&self.cpu, periods)
+        self.add_sharers();
+        self.inner.retire_within(&self.cpu, periods, self.reach)
     }
 
     pub(crate) fn finish(mut self) {

@@ -24,9 +24,9 @@ pub struct Retirement {
 
 impl<S> Vm<'_, S> {
     /// Unmaps as [`unmap`](Self::unmap) does, but waits for nobody: until the grace period is over other CPUs may use
-    /// the pages as before, and nothing is mapped there. Nothing is retired, and the flush is waited for, where a page
-    /// is shared, since a store to it must not be lost; where another sweep is under way; and where there is no room to
-    /// withhold the addresses.
+    /// the pages as before, and nothing is mapped there. Nothing is retired where no other CPU can use the pages, so
+    /// that the flush here is all; nor, and the flush is waited for, where a page is shared, since a store to it must
+    /// not be lost; where another sweep is under way; and where there is no room to withhold the addresses.
     ///
     /// # Errors
     /// As [`unmap`](Self::unmap).
@@ -59,14 +59,13 @@ impl<S> Vm<'_, S> {
         }
         self.pmap.set_total_pages(self.regions.iter().map(|region| region.pages).sum());
         let retired = if result.is_ok() { self.pmap.retire_sweep(gather, periods) } else { Err(gather) };
-        match retired {
-            Ok(retired) => Ok(Some(Retirement { retired, range })),
-            Err(gather) => {
-                self.pmap.end_sweep(gather, &range);
-                self.withheld.carve(&range, |_| None);
-                result.map(|()| None)
-            }
+        match retired.map(Retired::try_now) {
+            Ok(Err(retired)) => return Ok(Some(Retirement { retired, range })),
+            Ok(Ok(flushed)) => flushed.into_frames().put_all(mem),
+            Err(gather) => self.pmap.end_sweep(gather, &range),
         }
+        self.withheld.carve(&range, |_| None);
+        result.map(|()| None)
     }
 }
 

@@ -30,8 +30,10 @@ impl Family {
             let minor = minor.split('-').next()?;
             Some(Self::Linux(major.parse().ok()?, minor.parse().ok()?))
         };
+        if matches!(preset, "tlbkit" | "latr" | "private-levels" | "private-levels-latr") {
+            return Self::Tlbkit;
+        }
         match preset.split_once('-') {
-            None if matches!(preset, "tlbkit" | "latr" | "private-levels") => Self::Tlbkit,
             Some(("linux", rest)) => version(rest).unwrap_or(Self::Other),
             Some(("netbsd", _)) => Self::NetBsd,
             _ => Self::Other,
@@ -152,6 +154,18 @@ mod tests {
             let expected = if preset.name.contains("netbsd") { FileReads::Windows } else { FileReads::DirectMap };
             assert_eq!(kernel_of(&format!("{}:lazy=off", preset.name)).file_reads, expected, "{}", preset.name);
         }
+    }
+
+    /// What they differ in is their policy alone.
+    #[test]
+    fn each_design_of_ours_has_the_kernel_of_ours() {
+        let is_ours = |preset: &&tlbkit::Preset| {
+            let Policy { unmapping, directories, .. } = preset.policy;
+            preset.policy == Policy { unmapping, directories, ..Policy::DEFAULT }
+        };
+        let ours: Vec<_> = tlbkit::PRESETS.iter().filter(is_ours).map(|preset| preset.name).collect();
+        assert_eq!(ours, ["tlbkit", "latr", "private-levels", "private-levels-latr"]);
+        assert!(ours.iter().all(|name| Family::of(name) == Family::Tlbkit && Code::of_preset(name) == Code::TLBKIT));
     }
 
     #[test]

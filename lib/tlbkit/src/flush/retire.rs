@@ -25,6 +25,8 @@
 //! too (INV-5). An epoch ends as soon as somebody asks for what was retired in it, and nobody waits for its end: so
 //! a CPU that never passes holds frames back, and nothing else.
 //!
+//! Where page tables say that no other CPU can hold what is given away, nothing is retired: `flush/sharers.rs`.
+//!
 //! Memory is bounded by the kernel: it asks [`Retired::is_over`], and when it holds too much, or memory is low,
 //! [`Retired::flush`] interrupts all CPUs and waits as any other flush.
 //!
@@ -153,7 +155,7 @@ impl<S, F> TlbGather<'_, S, F> {
                 after = Some(periods.epoch.load(Ordering::Relaxed));
             }
         }
-        Retired { frames: ManuallyDrop::new(self.into_flushed().into_frames()), after }
+        Retired { after, ..Retired::of_nobody(self.into_flushed()) }
     }
 }
 
@@ -167,6 +169,19 @@ pub struct Retired<F> {
 }
 
 impl<F> Retired<F> {
+    /// Frames that no other CPU could reach.
+    pub(super) fn of_nobody(flushed: Flushed<F>) -> Self {
+        Self { frames: ManuallyDrop::new(flushed.into_frames()), after: None }
+    }
+
+    /// The frames, if no other CPU could reach them, so that there is no grace period; otherwise what it was.
+    ///
+    /// # Errors
+    /// What has to be asked for later.
+    pub fn try_now(self) -> Result<Flushed<F>, Self> {
+        if self.after.is_some() { Err(self) } else { Ok(Flushed::new(ManuallyDrop::into_inner(self.frames))) }
+    }
+
     /// True if no CPU can reach the frames any more: [`flush`](Self::flush) then returns at once. It waits for nobody,
     /// and looks at each CPU; so ask for what was retired first, and not for everything.
     #[must_use]

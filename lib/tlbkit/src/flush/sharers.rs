@@ -32,6 +32,7 @@
 
 use super::gather::{Flushed, TlbGather};
 use super::request::{Extent, Needs, Request};
+use super::retire::{GracePeriods, Retired};
 use crate::addr::CpuId;
 use crate::cpu::Cpu;
 use crate::cpu::state::Presence;
@@ -144,19 +145,34 @@ impl<S, F> TlbGather<'_, S, F> {
         }
         self.into_flushed()
     }
+
+    /// Gives away what was recorded as [`retire`](Self::retire) does, unless no other CPU can hold it, as `reach` says
+    /// ([`flush_within`](Self::flush_within)): then it is flushed here, the frames come back at once, and no CPU has to
+    /// pass for them.
+    ///
+    /// # Panics
+    /// As [`flush`](Self::flush).
+    pub fn retire_within<H: Hardware<Set = S>>(
+        self,
+        cpu: &Cpu<'_, '_, H>,
+        periods: &GracePeriods<'_>,
+        reach: Reach,
+    ) -> Retired<F> {
+        let request = self.request(cpu);
+        let space = cpu.space_within(self.translations, &request, reach).filter(|_| self.has_work(cpu));
+        if space.is_some_and(|space| cpu.flush_alone(space, &request, reach)) {
+            return Retired::of_nobody(self.into_flushed());
+        }
+        self.retire(cpu, periods)
+    }
 }
 
 impl<H: Hardware> Cpu<'_, '_, H> {
     fn shootdown_within(&self, whose: Translations<'_, H::Set>, request: &Request<'_>, reach: Reach, reason: Reason) {
-        let Translations::OfSpace(space) = whose else { return self.shootdown(whose, *request, reason) };
-        let is_known = self.has_directories() && reach != Reach::EVERYBODY;
-        // Software walkers read tables that their CPU has not hooked. A batch, or an issued flush, may owe a flush of
-        // what the caller has found cleared.
-        if !is_known || request.needs(Needs::GLOBAL.with(Needs::ANSWER)) || self.tlb.owed.is_owed(space.id) {
+        let Some(space) = self.space_within(whose, request, reach) else {
             return self.shootdown(whose, *request, reason);
-        }
-        let is_alone = reach.is_only(self.id, self.tlb.cpus.len());
-        if reach == Reach::NOBODY || is_alone && self.flush_alone(space, request) {
+        };
+        if self.flush_alone(space, request, reach) {
             return;
         }
         let within = Within { extent: request.extent, reach };
@@ -164,9 +180,32 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         self.shootdown(whose, Request { extent: Extent::Within(&within), needs, ..*request }, reason);
     }
 
-    /// Flushes what only this CPU can hold; false, and nothing was done, if the space does not run here. Then its
-    /// generation has to say that the ASID is stale. A PCID that all CPUs share is no ASID.
-    fn flush_alone(&self, space: &AddressSpace<H::Set>, request: &Request<'_>) -> bool {
+    /// The space of which `request` flushes something, if no CPU can hold that but those that `reach` names.
+    fn space_within<'s>(
+        &self,
+        whose: Translations<'s, H::Set>,
+        request: &Request<'_>,
+        reach: Reach,
+    ) -> Option<&'s AddressSpace<H::Set>> {
+        let Translations::OfSpace(space) = whose else { return None };
+        let is_known = self.has_directories() && reach != Reach::EVERYBODY;
+        // Software walkers read tables that their CPU has not hooked. A batch, or an issued flush, may owe a flush of
+        // what the caller has found cleared.
+        if !is_known || request.needs(Needs::GLOBAL.with(Needs::ANSWER)) || self.tlb.owed.is_owed(space.id) {
+            return None;
+        }
+        Some(space)
+    }
+
+    /// Flushes what only this CPU can hold, or nobody; false, and nothing was done, if another CPU can, or if the space
+    /// does not run here. Then its generation has to say that the ASID is stale. A PCID that all CPUs share is no ASID.
+    fn flush_alone(&self, space: &AddressSpace<H::Set>, request: &Request<'_>, reach: Reach) -> bool {
+        if reach == Reach::NOBODY {
+            return true;
+        }
+        if !reach.is_only(self.id, self.tlb.cpus.len()) {
+            return false;
+        }
         self.with_irqs_off_here(|_| {
             let is_running = self.presence() == Presence::running(space.id);
             if !is_running || self.has_broadcast() && self.asid().is_shared() {

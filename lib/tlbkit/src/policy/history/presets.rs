@@ -191,6 +191,12 @@ const ALL: &[Preset] = &[
             maps where no other does; of a table that several CPUs have used it is not known which",
         policy: Policy { directories: Directories::OfEachCpu, ..TLBKIT.policy },
     },
+    Preset {
+        name: "private-levels-latr",
+        description: "private-levels and latr at once: what one CPU alone has used is flushed there and comes back at \
+            once, and munmap of what several have used waits for nobody",
+        policy: Policy { directories: Directories::OfEachCpu, unmapping: Unmapping::Retired, ..TLBKIT.policy },
+    },
 ];
 
 /// Their names, so that a build without the feature can say that it leaves them out, and not that there are none.
@@ -212,6 +218,7 @@ pub(crate) const PUBLISHED: &[&str] = &[
     "xnu",
     "latr",
     "private-levels",
+    "private-levels-latr",
 ];
 
 #[cfg(all(test, feature = "history", not(loom)))]
