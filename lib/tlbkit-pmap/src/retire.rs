@@ -61,10 +61,16 @@ impl<S> Vm<'_, S> {
         let retired = if result.is_ok() { self.pmap.retire_sweep(gather, periods) } else { Err(gather) };
         match retired.map(Retired::try_now) {
             Ok(Err(retired)) => return Ok(Some(Retirement { retired, range })),
-            Ok(Ok(flushed)) => flushed.into_frames().put_all(mem),
-            Err(gather) => self.pmap.end_sweep(gather, &range),
+            Ok(Ok(flushed)) => {
+                self.withheld.carve(&range, |_| None);
+                drop(guard);
+                flushed.into_frames().put_all(mem);
+            }
+            Err(gather) => {
+                self.pmap.end_sweep(gather, &range);
+                self.withheld.carve(&range, |_| None);
+            }
         }
-        self.withheld.carve(&range, |_| None);
         result.map(|()| None)
     }
 }

@@ -49,6 +49,10 @@ const TO_ONE_RETIRE: u64 = 8;
 pub const DIRECTORIES: u64 = 1 << 37;
 /// Seeds of the first family for each of that one.
 const TO_ONE_DIRECTORIES: u64 = 4;
+/// The first seed of the family with both: what is unmapped is retired, and each CPU has its own upper page tables.
+pub const DIRECTORIES_RETIRE: u64 = 1 << 38;
+/// Seeds of the first family for each of that one.
+const TO_ONE_DIRECTORIES_RETIRE: u64 = 8;
 
 impl Plan {
     /// What `seed` runs.
@@ -66,7 +70,8 @@ impl Plan {
             LATER..GUEST => (named::LATER, Program::random_later),
             GUEST..RETIRE => (named::GUEST, Program::random_guest),
             RETIRE..DIRECTORIES => (named::RETIRE, Program::random_retiring),
-            DIRECTORIES.. => (named::DIRECTORIES, Program::random_with_directories),
+            DIRECTORIES..DIRECTORIES_RETIRE => (named::DIRECTORIES, Program::random_with_directories),
+            DIRECTORIES_RETIRE.. => (named::DIRECTORIES_RETIRE, Program::random_retiring_with_directories),
         };
         let in_turn = seed.is_multiple_of(2).then(|| &named[(seed / 2) as usize % named.len()]);
         let program = self.program.or(in_turn).map_or_else(|| random(seed), Named::program);
@@ -173,7 +178,7 @@ pub fn seeds(plan: &Plan, first: u64, count: u64, threads: usize, progress: &(dy
 }
 
 /// Runs the seeds of all families: those of the first, then a quarter as many of the later one and of that with
-/// INVLPGB and with directories, and an eighth as many of the guests' and of that which retires, unless the plan names
+/// INVLPGB and with directories, and an eighth as many of the guests' and of those which retire, unless the plan names
 /// one program.
 #[must_use]
 pub fn families(plan: &Plan, first: u64, count: u64, threads: usize, progress: &(dyn Fn(u64) + Sync)) -> Report {
@@ -187,6 +192,7 @@ pub fn families(plan: &Plan, first: u64, count: u64, threads: usize, progress: &
         (BROADCAST, TO_ONE_LATER),
         (RETIRE, TO_ONE_RETIRE),
         (DIRECTORIES, TO_ONE_DIRECTORIES),
+        (DIRECTORIES_RETIRE, TO_ONE_DIRECTORIES_RETIRE),
     ];
     others.into_iter().fold(report, |report, (family, to_one)| {
         if report.failure.is_some() {

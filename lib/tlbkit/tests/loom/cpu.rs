@@ -10,9 +10,9 @@ use std::rc::Rc;
 use loom::thread;
 use tlbkit::sync::Ordering;
 use tlbkit::{
-    AddressSpace, CpuId, Cr3, Destroyed, Entered, Event, Features, Hardware, HostExtent, HostFlush, Invlpgb, Invpcid,
-    IrqsOff, Isolation, KernelFlushes, Late, Pcid, Reach, Reason, Retired, Scope, SpaceToken, Stride, TlbBatch,
-    TlbGather, Translations, VirtAddr,
+    AddressSpace, CpuId, Cr3, Destroyed, Entered, Event, Features, Flushed, Hardware, HostExtent, HostFlush, Invlpgb,
+    Invpcid, IrqsOff, Isolation, KernelFlushes, Late, Pcid, Reach, Reason, Retired, Scope, SpaceToken, Stride,
+    TlbBatch, TlbGather, Translations, VirtAddr,
 };
 
 use crate::core::{Core, Entry, FLUSH, PREEMPTED, RUNNING, WAKEFUL_TURNS};
@@ -208,6 +208,17 @@ impl Cpu {
     pub(crate) fn retire(&self, table: usize, pages: &[usize]) -> Retired<Vec<usize>> {
         self.enter_kernel();
         self.unhook(&self.machine, table, pages).retire(&self.protocol(), self.machine.periods())
+    }
+
+    /// Takes the pages away, and gives them back at once where no other CPU can hold them.
+    pub(crate) fn retire_within(&self, table: usize, pages: &[usize]) -> Option<Retired<Vec<usize>>> {
+        self.enter_kernel();
+        let gather = self.unhook(&self.machine, table, pages);
+        let mut reach = Reach::NOBODY;
+        reach.add(&self.machine.tables[table].sharers);
+        let retired = gather.retire_within(&self.protocol(), self.machine.periods(), reach);
+        let freed = retired.try_now().map(Flushed::into_frames);
+        freed.map(|pages| pages.iter().for_each(|&page| self.machine.tables[table].pages[page].frame.free())).err()
     }
 
     /// The kernel is entered, or there is a tick.

@@ -211,3 +211,53 @@ fn inv_12_an_unmap_from_another_space_makes_the_asid_stale() {
         ],
     );
 }
+
+/// The only sharer gives a page away while another CPU hooks the table, and passes: either that one walks to nothing,
+/// or the page is held back.
+#[test]
+fn inv_6_what_is_retired_meets_a_cpu_that_hooks_the_table() {
+    check(
+        Setup { preemptions: 2, ..setup() },
+        first_has_hooked,
+        [
+            |cpu| {
+                if let Some(retired) = cpu.retire_within(1, &[0]) {
+                    cpu.reclaim(1, retired, 1);
+                }
+            },
+            |cpu| {
+                cpu.hook(1);
+                cpu.access(0);
+                cpu.pass();
+                cpu.access(0);
+            },
+        ],
+    );
+}
+
+/// A page that two share is retired, and one that a CPU alone has used is flushed by it at once, in the same epoch: the
+/// CPU that has passed by the second one still owes the first.
+#[test]
+fn inv_6_what_is_retired_meets_a_flush_that_passes_a_sharer_by() {
+    check(
+        Setup { preemptions: 1, pages: 3, ..setup() },
+        |cpus| {
+            first_has_hooked(cpus);
+            cpus[1].hook(1);
+        },
+        [
+            |cpu| {
+                if let Some(retired) = cpu.retire_within(1, &[0]) {
+                    cpu.unmap_within(1, &[1]);
+                    cpu.reclaim(1, retired, 1);
+                }
+            },
+            |cpu| {
+                cpu.access(0);
+                cpu.access(1);
+                cpu.pass();
+                cpu.access(0);
+            },
+        ],
+    );
+}

@@ -1,9 +1,10 @@
 //! Flushes below page tables whose sharers are known: whom they interrupt, and what they leave behind.
 
 use tlbkit::{
-    CpuId, Features, Invpcid, Isolation, PAGE_BYTES, Policy, Reach, Reason, Scope, Sharers, Stride, TlbGather,
-    Translations, VirtAddr,
+    CpuId, Features, GracePeriods, Invpcid, Isolation, PAGE_BYTES, Passed, Policy, Reach, Reason, Scope, Sharers,
+    Stride, TlbGather, Translations, VirtAddr,
 };
+use tlbkit_testkit::leak;
 
 use crate::machine::{Did, MODERN, USER, World, cr3s, interrupted, invlpgs};
 
@@ -148,4 +149,24 @@ fn c_23_who_interrupts_walkers_interrupts_all_that_run_the_space() {
     reach.add(&shared_by(&[0]));
     gather.flush_within(&world.cpu(0), reach).into_frames();
     assert_eq!(told(world), [1, 2, 3]);
+}
+
+/// What CPU 0 alone can hold comes back when it has flushed; what another CPU or nobody knows of waits for that CPU.
+#[cfg(not(narrow_sets))]
+#[test]
+fn inv_6_what_this_cpu_alone_can_hold_has_no_grace_period() {
+    for (sharers, is_now) in [(&[0][..], true), (&[], true), (&[0, 1], false), (&[1], false)] {
+        let (world, space) = world(Policy::default());
+        let periods = GracePeriods::new(leak((0..FOUR_CPUS).map(|_| Passed::new())));
+        let before = world.at(space).generation();
+        let mut gather = TlbGather::new(Translations::OfSpace(world.at(space)), Vec::<u64>::new());
+        gather.range(&world.cpu(0), VirtAddr(USER), 1, Stride::Page4K, Scope::Local, Reason::RemovePte);
+        let mut reach = Reach::NOBODY;
+        reach.add(&shared_by(sharers));
+        let retired = gather.retire_within(&world.cpu(0), &periods, reach);
+        assert_eq!(retired.try_now().is_ok(), is_now, "{sharers:?}");
+        assert_eq!(world.at(space).generation() == before, is_now, "{sharers:?}");
+        let log = world.log(0);
+        assert_eq!((interrupted(&log), invlpgs(&log).is_empty()), (vec![], sharers.is_empty()), "{sharers:?}");
+    }
 }

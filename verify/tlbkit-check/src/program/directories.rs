@@ -18,7 +18,26 @@ pub(super) const ALL: &[Named] = &[
     named("directories-walk", "tables are freed that a CPU reads without a lock, and has not hooked", walk),
 ];
 
+/// Those in which pages are retired as well: what one CPU alone can hold comes back at once, the rest after a grace
+/// period.
+pub(super) const RETIRING: &[Named] = &[
+    named("directories-retire", "pages are retired below tables that CPUs hook, one after another", retire_users),
+    named(
+        "directories-retire-1-page",
+        "a page is retired while another CPU hooks its table, for all schedules",
+        retire_one,
+    ),
+    named("directories-retire-migrate", "a thread retires on one CPU what it has used on another", retire_migrate),
+    named("directories-retire-tables", "tables are taken out beside pages that are retired below them", retire_tables),
+];
+
 impl Program {
+    /// The random program of `seed` with directories and with what is unmapped retired.
+    #[must_use]
+    pub fn random_retiring_with_directories(seed: u64) -> Self {
+        with_directories(Self::random_retiring(seed))
+    }
+
     /// The random program of `seed` with directories.
     #[must_use]
     pub fn random_with_directories(seed: u64) -> Self {
@@ -29,6 +48,35 @@ impl Program {
 fn with_directories(mut program: Program) -> Program {
     program.setup.insert(0, (0, Op::Directories));
     program
+}
+
+fn retire_users() -> Program {
+    let owner =
+        vec![Op::Touch(0, Write), Op::Retire(0, 1), Op::Map(1, Content::Private), Op::Touch(2, Write), Op::Poll];
+    let more = vec![Op::Touch(0, Write), Op::Retire(1, 1), Op::Retire(0, 1), Op::Poll, Op::Map(2, Content::Private)];
+    let user = vec![Op::Compute(3), Op::Touch(0, Read), Op::Compute(3), Op::Touch(1, Write), Op::Compute(3)];
+    let setup = untouched(2, 3);
+    with_directories(Program { setup, cpus: vec![[owner, more].concat(), user.clone(), user] })
+}
+
+fn retire_one() -> Program {
+    let owner = vec![Op::Touch(0, Write), Op::Retire(0, 1), Op::Map(1, Content::Private), Op::Touch(0, Write)];
+    let cpus = vec![owner, vec![Op::Touch(0, Read), Op::Compute(2)]];
+    with_directories(Program { setup: untouched(1, 2), cpus })
+}
+
+fn retire_migrate() -> Program {
+    let from = vec![Op::Touch(0, Write), Op::Touch(1, Write), Op::Compute(6), Op::Run(1), Op::Run(0), Op::Compute(2)];
+    let to = vec![Op::Compute(4), Op::Retire(0, 1), Op::Poll, Op::Retire(1, 1), Op::Map(2, Content::Private), Op::Poll];
+    with_directories(Program { setup: untouched(2, 2), cpus: vec![from, to] })
+}
+
+fn retire_tables() -> Program {
+    let owner =
+        [Op::Touch(0, Write), Op::Retire(0, 1), Op::Unmap(1, 1), Op::Poll, Op::Map(2, Content::Private)].repeat(2);
+    let sharer = [Op::Touch(0, Read), Op::Idle, Op::Run(0), Op::Touch(1, Write), Op::Compute(2)].repeat(2);
+    let giver = [Op::Touch(1, Read), Op::DontNeed(0, 2), Op::Compute(2)].repeat(2);
+    with_directories(Program { setup: untouched(2, 3), cpus: vec![owner, sharer, giver] })
 }
 
 fn users() -> Program {

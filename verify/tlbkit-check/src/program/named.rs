@@ -15,7 +15,8 @@ impl Named {
 
 /// All that have a name: those for random schedules, then those small enough for every schedule.
 pub fn all() -> impl Iterator<Item = &'static Named> {
-    ALL.iter().chain(LATER).chain(GUEST).chain(SMALL).chain(BROADCAST).chain(RETIRE).chain(DIRECTORIES)
+    let of_directories = DIRECTORIES.iter().chain(DIRECTORIES_RETIRE);
+    ALL.iter().chain(LATER).chain(GUEST).chain(SMALL).chain(BROADCAST).chain(RETIRE).chain(of_directories)
 }
 
 /// The program of this number on a machine with INVLPGB: every second one is about that.
@@ -43,6 +44,9 @@ pub const RETIRE: &[Named] = retire::ALL;
 
 /// Those in which each CPU has its own upper page tables, which seeds of that family run in turn.
 pub const DIRECTORIES: &[Named] = directories::ALL;
+
+/// Those in which what is unmapped below such tables is retired, which seeds of that family run in turn.
+pub const DIRECTORIES_RETIRE: &[Named] = directories::RETIRING;
 
 /// More of them, small enough for all schedules.
 pub const SMALL: &[Named] = small::ALL;
