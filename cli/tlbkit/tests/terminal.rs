@@ -31,6 +31,6 @@ fn a_table_of_many_policies_falls_into_parts_that_fit() {
 
 #[test]
 fn help_fits_a_terminal_and_keeps_its_examples_whole() {
-    let verbs = "reproduce,run,check,list";
+    let verbs = "reproduce,run,designs,check,list";
     verbs.split(',').for_each(|verb| seat::assert_help_fits(TLBKIT, "tlbkit", verb));
 }

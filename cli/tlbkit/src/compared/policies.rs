@@ -76,25 +76,33 @@ pub(crate) fn sentences(columns: &[PolicyOutcomes<'_>]) -> Vec<String> {
     others.iter().map(|other| sentence(other, first)).collect()
 }
 
+/// How much more work than `first` a policy does, over the seeds that both have: whether there is a difference, and the
+/// change in percent; none if a run has no score a second, or there is no such seed.
+pub(crate) fn work(column: &PolicyOutcomes<'_>, first: &PolicyOutcomes<'_>) -> Option<(Difference, Mean)> {
+    let both = column.by_seed().filter_map(|(seed, outcome)| Some((outcome, first.of_seed(seed)?)));
+    let rates: Option<Vec<_>> = both.map(|(ours, theirs)| Some((ours.rate()?, theirs.rate()?))).collect();
+    let (rates, base): (Vec<_>, Vec<_>) = rates?.into_iter().unzip();
+    Some((Difference::of(&rates, &base), Mean::of(&changes_pct(&base, &rates))?))
+}
+
 fn sentence(column: &PolicyOutcomes<'_>, first: &PolicyOutcomes<'_>) -> String {
     let (ours, theirs) = (column.policy, first.policy);
     let both: Vec<_> = column.by_seed().filter_map(|(seed, outcome)| Some((outcome, first.of_seed(seed)?))).collect();
     if both.is_empty() {
         return format!("No seed has come to its end under both {ours} and {theirs}.");
     }
-    let rates: Option<Vec<_>> = both.iter().map(|(ours, theirs)| Some((ours.rate()?, theirs.rate()?))).collect();
-    let Some((rates, base)) = rates.map(|rates| rates.into_iter().unzip::<_, _, Vec<_>, Vec<_>>()) else {
+    let Some((difference, change)) = work(column, first) else {
         return format!("Whether {ours} does more work than {theirs} is not known: a run has no score a second.");
     };
-    match (Difference::of(&rates, &base), Mean::of(&changes_pct(&base, &rates))) {
+    match (difference, change) {
         (Difference::Equal, _) => format!("{ours} does as much work as {theirs}."),
-        (Difference::Found(Mean { mean, half_width }), _) => {
+        (Difference::Found(_), Mean { mean, half_width }) => {
             let (size, half) = (mean.abs(), half_width.unwrap_or_default());
             let word = if mean > 0.0 { "more" } else { "less" };
             let why = reason(&both, mean).map_or_else(String::new, |why| format!(", and {why}"));
             format!("{ours} does {size:.1} +- {half:.1} % {word} work than {theirs}{why}.")
         }
-        (_, Some(Mean { mean, half_width: Some(half) })) => {
+        (_, Mean { mean, half_width: Some(half) }) => {
             format!("No difference between {ours} and {theirs} in work: {mean:+.1} +- {half:.1} %.")
         }
         _ => format!("One seed says nothing of {ours} against {theirs}: chance alone may make such a difference."),
@@ -120,7 +128,7 @@ fn reason(both: &[(&RunOutcome, &RunOutcome)], change: f64) -> Option<String> {
     })
 }
 
-fn mean_cell(quantity: &Quantity, outcomes: &[RunOutcome]) -> String {
+pub(crate) fn mean_cell(quantity: &Quantity, outcomes: &[RunOutcome]) -> String {
     mean(quantity, outcomes).map_or_else(|| "-".to_owned(), |mean| mean.text(quantity.unit()))
 }
 

@@ -57,6 +57,11 @@ pub(crate) fn shown_of<'o>(
     QUANTITIES.iter().filter(move |quantity| quantity.is_in(extent) || quantity.is_seldom && has_any(quantity))
 }
 
+/// The quantity with this title.
+pub(crate) fn titled(title: &str) -> Option<&'static Quantity> {
+    QUANTITIES.iter().find(|quantity| quantity.title.trim() == title)
+}
+
 /// What each table of this extent has.
 pub(crate) fn shown(extent: Extent) -> impl Iterator<Item = &'static Quantity> {
     QUANTITIES.iter().filter(move |quantity| quantity.is_in(extent))

@@ -62,6 +62,18 @@ pub(crate) struct Point {
     pub(crate) noise: Noise,
 }
 
+impl Point {
+    /// Each of `points` once for each value.
+    pub(crate) fn times<T>(points: &[Self], values: &[T], set: impl Fn(&mut Self, &T)) -> Vec<Self> {
+        let with = |point: &Self, value: &T| {
+            let mut point = point.clone();
+            set(&mut point, value);
+            point
+        };
+        points.iter().flat_map(|point| values.iter().map(|value| with(point, value)).collect::<Vec<_>>()).collect()
+    }
+}
+
 /// The machines that have been read, by the names that were typed. All runs of a name have the same machine, even if
 /// its file changes meanwhile or is a pipe.
 #[derive(Default)]

@@ -3,6 +3,7 @@
 //! No verb imports another. What two of them share stands in `spec` and `compared`.
 
 mod check;
+mod designs;
 mod list;
 mod reproduce;
 mod run;
@@ -28,6 +29,8 @@ enum Verb {
     Reproduce(reproduce::ReproduceArguments),
     /// One workload, or several, under several policies, side by side
     Run(run::RunArguments),
+    /// Every published design on every workload, beside Linux: one table, one picture
+    Designs(designs::DesignsArguments),
     /// The protocol on a machine that may do all that x86-64 allows
     Check(check::CheckArguments),
     /// Machines, policies, workloads and experiments
@@ -40,6 +43,7 @@ pub(crate) fn execute(arguments: &Arguments) -> Result<Ending> {
     match &arguments.verb {
         Verb::Reproduce(arguments) => reproduce::execute(arguments, format),
         Verb::Run(arguments) => run::execute(arguments, format),
+        Verb::Designs(arguments) => designs::execute(arguments, format),
         Verb::Check(arguments) => check::execute(arguments, format),
         Verb::List(arguments) => list::execute(arguments, format),
     }

@@ -9,6 +9,7 @@ mod bars;
 mod canvas;
 mod chart;
 mod legend;
+mod panels;
 mod ratios;
 mod stacked;
 
@@ -16,6 +17,7 @@ pub(crate) use axis::{Axis, Scale};
 pub(crate) use bars::{BarGroup, Bars};
 pub(crate) use chart::{Chart, Curve, Draw, Point};
 pub(crate) use legend::Ink;
+pub(crate) use panels::{Panel, PanelRow, Panels, Ratio};
 pub(crate) use ratios::{RatioRow, Ratios};
 pub(crate) use stacked::{Stacked, StackedRow};
 
@@ -31,6 +33,8 @@ pub(crate) enum Plot {
     Stacked(Stacked),
     /// Marks around one: predicted by published.
     Ratios(Ratios),
+    /// The same beside each other: what was measured by what it is compared with.
+    Panels(Panels),
     /// Points and lines over two axes, either of which may be logarithmic; with error bars.
     Chart(Chart),
 }
@@ -42,6 +46,7 @@ impl Plot {
             Plot::Bars(plot) => &plot.title,
             Plot::Stacked(plot) => &plot.title,
             Plot::Ratios(plot) => &plot.title,
+            Plot::Panels(plot) => &plot.title,
             Plot::Chart(plot) => &plot.title,
         }
     }
@@ -52,6 +57,7 @@ impl Plot {
             Plot::Bars(plot) => &plot.about,
             Plot::Stacked(plot) => &plot.about,
             Plot::Ratios(plot) => &plot.about,
+            Plot::Panels(plot) => &plot.about,
             Plot::Chart(plot) => &plot.about,
         }
     }
@@ -71,6 +77,7 @@ impl Plot {
             Plot::Bars(plot) => bars::draw(plot, id),
             Plot::Stacked(plot) => stacked::draw(plot),
             Plot::Ratios(plot) => ratios::draw(plot),
+            Plot::Panels(plot) => panels::draw(plot),
             Plot::Chart(plot) => chart::draw(plot),
         };
         canvas.finish(id, self.title(), self.about(), style)

@@ -20,7 +20,7 @@ use crate::spec::RunSpec;
 const OUTCOME: &str = "outcome";
 
 /// A folder of rows.
-pub(super) struct Kept {
+pub(crate) struct Kept {
     folder: PathBuf,
     /// What this build adds to each name.
     build: DefaultHasher,
@@ -28,7 +28,7 @@ pub(super) struct Kept {
 
 impl Kept {
     /// The rows in `folder`, which is made if it is not there.
-    pub(super) fn open(folder: &Path) -> Result<Self> {
+    pub(crate) fn open(folder: &Path) -> Result<Self> {
         fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
         let program = env::current_exe().context("finding this program")?;
         let mut build = DefaultHasher::new();
@@ -43,7 +43,7 @@ impl Kept {
     }
 
     /// What came out of `run`, if its row is there.
-    pub(super) fn outcome(&self, run: &RunSpec) -> Result<Option<RunOutcome>> {
+    pub(crate) fn outcome(&self, run: &RunSpec) -> Result<Option<RunOutcome>> {
         let path = self.path(run);
         let text = match fs::read_to_string(&path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -57,7 +57,7 @@ impl Kept {
     }
 
     /// Keeps the row of `run`; a reader finds it whole or not at all.
-    pub(super) fn keep(&self, run: &RunSpec, outcome: &RunOutcome) -> Result<()> {
+    pub(crate) fn keep(&self, run: &RunSpec, outcome: &RunOutcome) -> Result<()> {
         write_whole(&self.path(run), &format!("{}\n", run.row(outcome)?))
     }
 }

@@ -1,45 +1,45 @@
-//! All that one `run` executes, and what has come out of it when it ends or is interrupted.
+//! All that one command executes, and what has come out of it when it ends or is interrupted.
 
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::Result;
-use serde_json::Value;
-use tlbkit_output::jobs;
+use serde_json::{Value, json};
 use tlbkit_output::stopping::Stopping;
 use tlbkit_output::terminal::progress_bar_saying;
+use tlbkit_output::{jobs, say};
 use tlbkit_sim::RunOutcome;
 
 use super::kept::Kept;
-use crate::compared::policies::PolicyOutcomes;
-use crate::spec::RunSpec;
+use super::policies::{self, PolicyOutcomes};
+use crate::spec::{Point, RunSpec};
 
 /// Runs, setting by setting: in each all seeds of the first policy, then of the next.
-pub(super) struct Work {
+pub(crate) struct Work {
     runs: Vec<RunSpec>,
     /// Runs of each policy in a setting.
     seeds: usize,
 }
 
 /// The outcome of each run; none for a run that was not done.
-pub(super) struct Finished {
+pub(crate) struct Finished {
     work: Arc<Work>,
     outcomes: Vec<Option<RunOutcome>>,
     /// Those that were not kept from before.
-    pub(super) run_now: usize,
+    pub(crate) run_now: usize,
 }
 
 impl Work {
     /// The work of `runs`, at least one, of which each policy has `seeds` in each setting.
-    pub(super) fn new(runs: Vec<RunSpec>, seeds: u16) -> Self {
+    pub(crate) fn new(runs: Vec<RunSpec>, seeds: u16) -> Self {
         Self { runs, seeds: seeds.into() }
     }
 
     /// Executes the runs of a shard until they are done, or until somebody wants the command to end. What is kept is
     /// not run again, and each new row is kept at once. All policies are run with the first seed, then with the next,
     /// so that what is done when the command ends can be compared.
-    pub(super) fn execute(self, shard: Shard, kept: Option<&Kept>, stopping: &Stopping) -> Result<Finished> {
+    pub(crate) fn execute(self, shard: Shard, kept: Option<&Kept>, stopping: &Stopping) -> Result<Finished> {
         let work = Arc::new(self);
         let mut outcomes = vec![None; work.runs.len()];
         let mut left: Vec<_> = (shard.number - 1..work.runs.len()).step_by(shard.of).collect();
@@ -76,18 +76,32 @@ impl Work {
 
 impl Finished {
     /// A row for each run that was done.
-    pub(super) fn rows(&self) -> Result<Vec<Value>> {
+    fn rows(&self) -> Result<Vec<Value>> {
         let done = self.work.runs.iter().zip(&self.outcomes);
         done.filter_map(|(run, outcome)| Some(run.row(outcome.as_ref()?))).collect()
     }
 
+    /// For a program: a row for each run that was done; where there are several seeds the means of each setting, each
+    /// with what says which setting it is; and at the end whether some are missing.
+    pub(crate) fn say_json(&self, policies: &[String]) -> Result<()> {
+        self.rows()?.iter().for_each(|row| say!("{row}"));
+        for (run, columns) in self.settings(policies).iter().filter(|_| self.work.seeds > 1) {
+            let Point { workload, machine, cpus, set, .. } = &run.point;
+            for mut line in policies::json_lines(columns) {
+                line["setting"] = json!({ "workload": workload, "machine": machine, "cpus": cpus, "set": set });
+                say!("{line}");
+            }
+        }
+        Ok(())
+    }
+
     /// How many runs were done.
-    pub(super) fn done(&self) -> usize {
+    pub(crate) fn done(&self) -> usize {
         self.outcomes.iter().flatten().count()
     }
 
     /// Each setting: its first run, and what was done, by policy.
-    pub(super) fn settings<'a>(&self, policies: &'a [String]) -> Vec<(&RunSpec, Vec<PolicyOutcomes<'a>>)> {
+    pub(crate) fn settings<'a>(&self, policies: &'a [String]) -> Vec<(&RunSpec, Vec<PolicyOutcomes<'a>>)> {
         let (runs, seeds) = (policies.len() * self.work.seeds, self.work.seeds);
         let settings = self.work.runs.chunks(runs).zip(self.outcomes.chunks(runs));
         let column = |(policy, (runs, outcomes)): (&'a String, (&[RunSpec], &[Option<RunOutcome>]))| {
@@ -104,7 +118,7 @@ impl Finished {
 
 /// The `number`-th of `of` parts, from 1.
 #[derive(Clone, Copy)]
-pub(super) struct Shard {
+pub(crate) struct Shard {
     number: usize,
     of: usize,
 }
@@ -123,10 +137,10 @@ impl FromStr for Shard {
 
 impl Shard {
     /// Everything.
-    pub(super) const WHOLE: Self = Self { number: 1, of: 1 };
+    pub(crate) const WHOLE: Self = Self { number: 1, of: 1 };
 
     /// How many of `runs` are in it.
-    pub(super) fn count(self, runs: usize) -> usize {
+    pub(crate) fn count(self, runs: usize) -> usize {
         (self.number - 1..runs).step_by(self.of).len()
     }
 }

@@ -3,9 +3,6 @@
 //! Many runs are shared out among processes and machines by `--shard`, each of which keeps rows in one folder. The same
 //! command without it then finds them there, so what it prints is the same for any number of shards.
 
-mod kept;
-mod work;
-
 use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
@@ -18,11 +15,11 @@ use tlbkit_output::stopping::Stopping;
 use tlbkit_output::terminal::{Ending, Format};
 use tlbkit_output::{note, say};
 
+use crate::compared::kept::Kept;
 use crate::compared::policies::{self, PolicyOutcomes};
 use crate::compared::quantity::{Extent, shown};
+use crate::compared::work::{Shard, Work};
 use crate::spec::{Machines, NoiseWord, Point, RunSpec};
-use kept::Kept;
-use work::{Shard, Work};
 
 /// What to run.
 #[derive(Args)]
@@ -101,30 +98,17 @@ pub(crate) fn execute(arguments: &RunArguments, format: Format) -> Result<Ending
         }
         return Ok(ending);
     }
-    let settings = finished.settings(&arguments.policy);
     match format {
         Format::Json => {
-            finished.rows()?.iter().for_each(|row| say!("{row}"));
-            if arguments.seeds > 1 {
-                settings.iter().for_each(|(run, columns)| say_means(run, columns));
-            }
+            finished.say_json(&arguments.policy)?;
             if is_interrupted {
                 say!("{}", json!({ "interrupted": true, "runs": done, "of": all }));
             }
         }
         Format::Text if done == 0 => {}
-        Format::Text => arguments.say_text(&settings),
+        Format::Text => arguments.say_text(&finished.settings(&arguments.policy)),
     }
     Ok(ending)
-}
-
-/// For a program: the means of a setting, each with what says which setting it is.
-fn say_means(run: &RunSpec, columns: &[PolicyOutcomes<'_>]) {
-    let Point { workload, machine, cpus, set, .. } = &run.point;
-    for mut line in policies::json_lines(columns) {
-        line["setting"] = json!({ "workload": workload, "machine": machine, "cpus": cpus, "set": set });
-        say!("{line}");
-    }
 }
 
 impl RunArguments {
@@ -189,37 +173,27 @@ impl RunArguments {
     fn runs(&self) -> Result<Vec<RunSpec>> {
         let (milliseconds, noise) = (self.milliseconds, self.noise.into());
         let mut points = vec![Point { milliseconds, noise, ..Point::default() }];
-        points = times(&points, &self.workload, |point, name| point.workload.clone_from(name));
-        points = times(&points, &self.machine, |point, name| point.machine.clone_from(name));
+        points = Point::times(&points, &self.workload, |point, name| point.workload.clone_from(name));
+        points = Point::times(&points, &self.machine, |point, name| point.machine.clone_from(name));
         if !self.cpus.is_empty() {
-            points = times(&points, &self.cpus, |point, &cpus| point.cpus = Some(cpus));
+            points = Point::times(&points, &self.cpus, |point, &cpus| point.cpus = Some(cpus));
         }
         if !self.guests.is_empty() {
-            points = times(&points, &self.guests, |point, &guests| point.guests = Some(guests));
+            points = Point::times(&points, &self.guests, |point, &guests| point.guests = Some(guests));
         }
         for parameter in &self.parameters {
             let (key, values) = parameter.split_once('=').map_or((None, parameter.as_str()), |(k, v)| (Some(k), v));
             let values: Vec<_> = values.split(',').collect();
-            points = times(&points, &values, |point, value| {
+            points = Point::times(&points, &values, |point, value| {
                 point.set.push(key.map_or_else(|| (*value).to_owned(), |key| format!("{key}={value}")));
             });
         }
-        points = times(&points, &self.policy, |point, policy| point.policy.clone_from(policy));
+        points = Point::times(&points, &self.policy, |point, policy| point.policy.clone_from(policy));
         let seeds: Vec<_> = (0..u64::from(self.seeds)).map(|more| self.seed + more).collect();
-        points = times(&points, &seeds, |point, &seed| point.seed = seed);
+        points = Point::times(&points, &seeds, |point, &seed| point.seed = seed);
         let mut machines = Machines::default();
         let runs = points.into_iter().map(|point| RunSpec::new(point, &mut machines)).collect::<Result<_>>()?;
         machines.say_cautions();
         Ok(runs)
     }
-}
-
-/// Each point once for each value.
-fn times<T>(points: &[Point], values: &[T], set: impl Fn(&mut Point, &T)) -> Vec<Point> {
-    let with = |point: &Point, value: &T| {
-        let mut point = point.clone();
-        set(&mut point, value);
-        point
-    };
-    points.iter().flat_map(|point| values.iter().map(|value| with(point, value)).collect::<Vec<_>>()).collect()
 }
