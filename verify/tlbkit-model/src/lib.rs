@@ -9,6 +9,7 @@ mod absence;
 mod answer;
 mod batch;
 pub mod deviation;
+pub mod directories;
 pub mod entry;
 pub mod explore;
 mod flush;

@@ -3,14 +3,14 @@
 use std::process::ExitCode;
 
 use tlbkit_model::entry::{self, Mistake, Taken};
-use tlbkit_model::{Deviation, Explored, explore, retire, world};
+use tlbkit_model::{Deviation, Explored, directories, explore, retire, world};
 
 fn main() -> ExitCode {
     println!("{:<24} {:>11} {:>11} {:>6} {:>8}  properties", "configuration", "states", "unique", "depth", "seconds");
     let worlds = world::small().into_iter().chain(world::large());
     let is_sound = worlds.map(|world| print_sound(world.name, &explore(world, None))).fold(true, |all, one| all & one);
     println!("\n{:<24} {:>11} {:>6} {:>8}  caught by", "mistake", "unique", "depth", "seconds");
-    let is_sound = print_entries() & print_retiring() & is_sound;
+    let is_sound = print_entries() & print_retiring() & print_directories() & is_sound;
     let is_sharp = Deviation::ALL.iter().copied().map(print_caught).fold(true, |all, one| all & one);
     if is_sound && is_sharp { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
@@ -53,6 +53,20 @@ fn print_retiring() -> bool {
         found.broken.is_empty() == mistake.is_none()
     };
     [None].into_iter().chain(retire::Mistake::ALL.map(Some)).map(is_right).fold(true, |all, one| all & one)
+}
+
+/// The handshake of directories in each of its worlds, and with each mistake.
+fn print_directories() -> bool {
+    let is_right = |(world, mistake): (directories::World, Option<directories::Mistake>)| {
+        let found = directories::explore(world, mistake);
+        let verdict = if found.broken.is_empty() { "all hold".to_owned() } else { found.broken.join(", ") };
+        let name = mistake.map_or(format!("directories, {}", world.name), |one| format!("{one:?}"));
+        println!("{name:<24} {:>11}  {verdict}", found.unique_states);
+        found.broken.is_empty() == mistake.is_none()
+    };
+    let sound = directories::WORLDS.map(|world| (world, None));
+    let broken = directories::Mistake::ALL.map(|mistake| (*mistake.world(), Some(mistake)));
+    sound.into_iter().chain(broken).map(is_right).fold(true, |all, one| all & one)
 }
 
 fn print_caught(deviation: Deviation) -> bool {

@@ -1,5 +1,5 @@
-//! `tlbkit designs`: every published design on every workload, beside Linux of today, as the evaluation of a paper would
-//! have it.
+//! `tlbkit designs`: every published design on every workload, beside Linux of today, as the evaluation of a paper has
+//! it.
 //!
 //! It runs what `tlbkit run` would run. What a design is and which document it is from stands in [`DESIGNS`], and on
 //! which machine and how long a number of CPUs is simulated in [`Bench::with`].

@@ -160,7 +160,7 @@ fn inv_6_what_this_cpu_alone_can_hold_has_no_grace_period() {
         let periods = GracePeriods::new(leak((0..FOUR_CPUS).map(|_| Passed::new())));
         let before = world.at(space).generation();
         let mut gather = TlbGather::new(Translations::OfSpace(world.at(space)), Vec::<u64>::new());
-        gather.range(&world.cpu(0), VirtAddr(USER), 1, Stride::Page4K, Scope::Local, Reason::RemovePte);
+        gather.range(&world.cpu(0), VirtAddr(USER), 1, Stride::Page4K, Scope::NonGlobal, Reason::RemovePte);
         let mut reach = Reach::NOBODY;
         reach.add(&shared_by(sharers));
         let retired = gather.retire_within(&world.cpu(0), &periods, reach);

@@ -1,5 +1,6 @@
 //! The model explored, and beside its document.
 
+mod directories;
 mod document;
 mod entry;
 mod explore;
