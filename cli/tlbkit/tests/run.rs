@@ -341,3 +341,36 @@ fn a_message_commands_no_terminal() {
     let output = run(&["run", "madvise1", "--noise", "a\u{1b}[31m"]);
     assert!(!output.stderr.contains(&0x1b), "{}", String::from_utf8_lossy(&output.stderr));
 }
+
+/// Each design has a row on each workload, and the picture a mark where its work is known.
+#[test]
+fn designs_stand_beside_linux_in_one_table_and_one_picture() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("designs");
+    fs::remove_dir_all(&folder).unwrap_or_default();
+    fs::create_dir_all(&folder).unwrap();
+    let picture = folder.join("work.svg");
+    let line = ["designs", "madvise1,mapbench-local", "--cpus", "2,4", "--milliseconds", "2", "--seeds", "2", "--keep"];
+    let more = [folder.join("rows"), "--picture".into(), picture.clone()];
+    let more: Vec<_> = more.iter().map(|path| path.to_str().unwrap()).collect();
+    let said = text(&[&line[..], &more].concat());
+    assert!(said.starts_with("With 2 CPUs private-levels"), "{said}");
+    assert!(said.lines().all(|line| line.chars().count() <= 100), "{said}");
+    for row in ["| madvise1, 2 ", "| mapbench-local, 4 ", "|   latr ", "|   private-levels-latr "] {
+        assert!(said.contains(row), "{row}: {said}");
+    }
+    let of = |design: &str| said.lines().filter(|line| line.starts_with(&format!("|   {design} "))).count();
+    assert_eq!(["tlbkit", "latr", "private-levels", "private-levels-latr"].map(of), [4; 4], "{said}");
+    let unknown = said.matches(" not known ").count();
+    assert_eq!(fs::read_to_string(&picture).unwrap().matches("whisker").count() - 1, 16 - unknown);
+    assert_eq!(text(&[&line[..], &more].concat()), said, "rows are taken as they are");
+    let rows = text(&[&line[..], &more, &["--json"]].concat());
+    let means = rows.lines().filter(|row| row.contains("\"means_of\":\"latr\"")).count();
+    assert_eq!((rows.lines().count(), means), (2 * 2 * 5 * (2 + 1), 4), "{rows}");
+    for (line, wrong) in [
+        ("designs --cpus 8,2", "tlbkit: --cpus: each number once, the smallest first\n"),
+        ("designs madvise --cpus 2", "tlbkit: no workload madvise; did you mean madvise1? see tlbkit list workloads\n"),
+    ] {
+        let output = run(&line.split(' ').collect::<Vec<_>>());
+        assert_eq!((str::from_utf8(&output.stderr).unwrap(), output.status.code()), (wrong, Some(2)));
+    }
+}

@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use tlbkit::{PAGE_BYTES, Stride};
 
 /// The number of regions that a space can have.
-pub const MAX_REGIONS: usize = if cfg!(loom) { 16 } else { 192 };
+pub const MAX_REGIONS: usize = if cfg!(loom) { 16 } else { 384 };
 
 /// The space already has [`MAX_REGIONS`] regions.
 #[derive(Debug)]

@@ -278,12 +278,12 @@ fn say_text(sizes: &[Size<'_>]) {
     let rows: Vec<_> =
         sizes.iter().flat_map(|size| size.workloads.iter().flat_map(|on| on.rows(size.bench.cpus))).collect();
     say!("{}", fitting(&grid(&HEAD, &rows)));
+    let base = DESIGNS[0].policy;
     for said in [
-        format!("work: against {}, in parentheses where zero lies in the interval of 95 %", DESIGNS[0].policy),
-        "sent: flush interrupts of a run; needed: those whose target would have used the entry before its next flush"
-            .to_owned(),
-        "held: the most pages that waited for a grace period; faults: for each unit of work, against the same"
-            .to_owned(),
+        format!(
+            "work, and faults for each unit of work: against {base}; in parentheses: zero lies in the interval of 95 %"
+        ),
+        "sent: flush interrupts of a run; needed: of them, at once; held: the most pages in a grace period".to_owned(),
     ] {
         say!("{}", wrapped(&said, 2));
     }

@@ -69,13 +69,19 @@ pub(super) fn draw(plot: &Panels) -> Canvas {
     for (at, panel) in plot.panels.iter().enumerate() {
         let from = left + at as f64 * width;
         let to = from + width - PANEL_GAP;
-        let values = ratios().flat_map(|ratio| ratio.ends).filter(|end| *end > 0.0).chain([0.8, 1.25]);
+        // An interval that reaches farther than all ratios is cut.
+        let values = ratios().map(|ratio| ratio.value).chain([0.8, 1.25]);
         let span = Span::new(Scale::Log, values, (from, to), 4);
         canvas.text("group", Anchor::Middle, ((from + to) / 2.0, top - 6.0), &panel.title);
+        let mut written = f64::NEG_INFINITY;
         for tick in span.ticks() {
             canvas.line("grid", (tick.place, top), (tick.place, bottom));
             let label = tick.label.unwrap_or_default();
-            canvas.text("", Anchor::Middle, (tick.place, bottom + 14.0), &label);
+            let half = text_width(&label) / 2.0;
+            if tick.place - half > written {
+                canvas.text("", Anchor::Middle, (tick.place, bottom + 14.0), &label);
+                written = tick.place + half;
+            }
         }
         canvas.line("base", (span.place(1.0), top), (span.place(1.0), bottom));
         for (index, row) in plot.rows.iter().enumerate() {
