@@ -5,7 +5,13 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use tlbkit::{PAGE_BYTES, Stride};
 
 /// The number of regions that a space can have.
-pub const MAX_REGIONS: usize = if cfg!(loom) { 16 } else { 384 };
+pub const MAX_REGIONS: usize = if cfg!(loom) {
+    16
+} else if cfg!(feature = "many-regions") {
+    384
+} else {
+    192
+};
 
 /// The space already has [`MAX_REGIONS`] regions.
 #[derive(Debug)]
