@@ -76,7 +76,7 @@ pub(super) fn draw(plot: &Panels) -> Canvas {
         let mut written = f64::NEG_INFINITY;
         for tick in span.ticks() {
             canvas.line("grid", (tick.place, top), (tick.place, bottom));
-            let label = tick.label.unwrap_or_default();
+            let Some(label) = tick.label else { continue };
             let half = text_width(&label) / 2.0;
             if tick.place - half > written {
                 canvas.text("", Anchor::Middle, (tick.place, bottom + 14.0), &label);
