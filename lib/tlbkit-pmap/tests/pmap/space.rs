@@ -374,7 +374,7 @@ fn every_table_on_the_way_allows_what_the_page_allows() {
 #[test]
 fn what_one_cpu_has_hooked_is_in_its_directory_alone_and_goes_without_an_interrupt() {
     let m = Machine::new(2, Policy::default());
-    let vm = m.space_by(|tlb, mem, kernel, token, set| Vm::with_directories(tlb, mem, kernel, token, set));
+    let vm = m.space_by(Vm::with_directories);
     let va = anon(m, vm, 1);
     m.run(1, vm);
     m.write(0, vm, va, 1).unwrap();
@@ -390,7 +390,7 @@ fn what_one_cpu_has_hooked_is_in_its_directory_alone_and_goes_without_an_interru
 #[test]
 fn a_table_that_another_cpu_has_hooked_goes_with_an_interrupt_whoever_frees_it() {
     let m = Machine::new(2, Policy::default());
-    let vm = m.space_by(|tlb, mem, kernel, token, set| Vm::with_directories(tlb, mem, kernel, token, set));
+    let vm = m.space_by(Vm::with_directories);
     let va = anon(m, vm, 1024);
     let other = va + Stride::Page2M.bytes();
     m.write(1, vm, other, 1).unwrap();
