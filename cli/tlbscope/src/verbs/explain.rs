@@ -26,7 +26,8 @@ const MORE: &str = "tlbscope record --megabytes-max makes a longer recording, wh
 #[derive(Args)]
 #[command(after_help = "Examples:\n  tlbscope record -o slow.tlbtrace -- ./service --once\n  \
     tlbscope explain slow.tlbtrace\n  tlbscope explain --live -- ./service --once\n  \
-    tlbscope explain --live --duration 5 --process redis-server")]
+    tlbscope explain --live --duration 5 --process redis-server\n  \
+    tlbscope explain slow.tlbtrace --folded | flamegraph.pl --countname us > slow.svg")]
 pub(crate) struct ExplainArguments {
     /// A trace: of `tlbscope record`, perf.data, or the text of perf script; packed by zstd or not
     #[arg(required_unless_present = "live", conflicts_with = "live")]
@@ -40,6 +41,9 @@ pub(crate) struct ExplainArguments {
     /// Every row as well: who flushes, how often, how large, and whom it interrupts
     #[arg(long)]
     full: bool,
+    /// In place of the answer a line for each cause and caller, with microseconds: what a flame graph is made of
+    #[arg(long, conflicts_with = "full")]
+    folded: bool,
     /// Rows to show with --full, the dearest first
     #[arg(long, value_name = "ROWS", default_value_t = 10)]
     top: usize,
@@ -53,6 +57,7 @@ pub(crate) struct ExplainArguments {
 /// Reads, and tells.
 pub(crate) fn execute(arguments: &ExplainArguments, format: Format) -> Result<Ending> {
     arguments.chosen.check()?;
+    ensure!(!arguments.folded || format == Format::Text, "--folded has a form of its own: leave --json off");
     ensure!(arguments.top >= 1, "--top 0: must be 1 or more");
     // That a trace excludes --live makes clap forget that these need it.
     let has_more = !arguments.command.is_empty() || arguments.duration.is_some();
@@ -65,6 +70,7 @@ pub(crate) fn execute(arguments: &ExplainArguments, format: Format) -> Result<En
         None => live(arguments)?,
     };
     match format {
+        _ if arguments.folded => explained.folded().iter().for_each(|line| say!("{line}")),
         Format::Json => {
             explained.json().into_iter().chain(gaps.iter().map(Gaps::json)).for_each(|row| say!("{row}"));
         }

@@ -65,6 +65,11 @@ impl Explained {
         tables::text(&self.account, most)
     }
 
+    /// What a flame graph is made of.
+    pub(crate) fn folded(&self) -> Vec<String> {
+        tables::folded(&self.account)
+    }
+
     /// Everything, for programs.
     pub(crate) fn json(&self) -> Vec<Value> {
         let verdict = screen::json(&Verdict::new(&self.account, self.recording.event_us, self.recording.cpu_seconds));

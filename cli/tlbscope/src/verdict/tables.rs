@@ -38,6 +38,20 @@ fn ms(ns: u64) -> String {
     format!("{:.2}", ns as f64 / 1e6)
 }
 
+/// Each row as a stack, the program outermost and the cause innermost, with its cost in microseconds: the form that
+/// makers of flame graphs read.
+pub(super) fn folded(account: &Account) -> Vec<String> {
+    let of = |entry: &Entry| {
+        let callers = entry.caller.iter().flat_map(|caller| caller.rsplit(" < "));
+        let cause = format!("{}, {}", entry.why, entry.mapping);
+        let frames = [entry.program.as_str()].into_iter().chain(callers).chain([cause.as_str()]);
+        let stack: Vec<_> = frames.map(|frame| frame.replace(';', ",")).collect();
+        let cost_us = entry.counts.cost_ns() / 1000;
+        (cost_us > 0).then(|| format!("{} {cost_us}", stack.join(";")))
+    };
+    account.entries.iter().filter_map(of).collect()
+}
+
 /// Everything, for a person: at most `most` rows.
 pub(super) fn text(account: &Account, most: usize) -> String {
     let about =

@@ -24,6 +24,16 @@ fn most_of_each_recording_is_attributed() {
     }
 }
 
+#[test]
+fn a_flame_graph_has_a_stack_for_each_caller_and_no_other_line() {
+    let text = text(&["explain", &shared(SERVICE), "--folded"]);
+    for line in text.lines() {
+        let (stack, cost) = line.rsplit_once(' ').expect("a stack and its cost");
+        assert!(stack.split(';').count() >= 2 && cost.parse::<u64>().is_ok_and(|us| us > 0), "{line}");
+    }
+    assert!(text.lines().any(|line| line.split(';').count() > 3), "callers are among them: {text}");
+}
+
 /// Nobody should look for the reason why each row of an agreement is 0.
 #[test]
 fn a_trace_without_flushes_says_so_once() {

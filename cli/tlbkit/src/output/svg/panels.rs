@@ -78,7 +78,7 @@ pub(super) fn draw(plot: &Panels) -> Canvas {
             canvas.line("grid", (tick.place, top), (tick.place, bottom));
             let Some(label) = tick.label else { continue };
             let half = text_width(&label) / 2.0;
-            if tick.place - half > written {
+            if tick.place - half > written + LABEL_GAP / 2.0 {
                 canvas.text("", Anchor::Middle, (tick.place, bottom + 14.0), &label);
                 written = tick.place + half;
             }
