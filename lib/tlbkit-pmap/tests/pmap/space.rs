@@ -404,3 +404,32 @@ fn a_table_that_another_cpu_has_hooked_goes_with_an_interrupt_whoever_frees_it()
     m.end(0, vm);
     assert_eq!(m.used(), 0);
 }
+
+/// What is not retired is flushed as by any munmap: shared pages, what is withheld already, and more than there is room
+/// to withhold.
+#[test]
+fn an_munmap_waits_where_its_pages_cannot_be_retired() {
+    let m = Machine::new(2, Policy::default());
+    let vm = m.space();
+    let periods = GracePeriods::new(Box::leak(Box::new([const { Passed::new() }; 2])));
+    let retire = |va| vm.unmap_and_retire(&m.cpu(0), m.mem, &periods, va, 1).unwrap();
+    let shared = vm.map(&m.cpu(0), 1, AnonShared, ReadWrite).unwrap();
+    m.write(0, vm, shared, 1).unwrap();
+    m.read(1, vm, shared).unwrap();
+    assert!(retire(shared).is_none(), "a store of another space would be lost");
+    let first = anon(m, vm, MAX_REGIONS as u64 + 1);
+    let pages = (0..=MAX_REGIONS as u64).map(|n| first + n * PAGE);
+    pages.clone().for_each(|va| m.write(0, vm, va, 1).unwrap());
+    m.read(1, vm, first).unwrap();
+    let mut retired: Vec<_> = pages.clone().take(1).filter_map(retire).collect();
+    assert_eq!(retired.len(), 1);
+    assert!(retire(first).is_none(), "its addresses are withheld, and nothing is there");
+    retired.extend(pages.clone().skip(1).filter_map(retire));
+    assert_eq!(retired.len(), MAX_REGIONS, "the last one found no room");
+    assert!(pages.clone().all(|va| m.read(0, vm, va) == Err(Fault::Bad)));
+    assert!(anon(m, vm, 1) >= first + MAX_REGIONS as u64 * PAGE, "nothing is mapped where pages are withheld");
+    retired.into_iter().for_each(|one| one.finish(&m.cpu(0), m.mem, &periods, vm));
+    assert_eq!(anon(m, vm, 1), first, "and there it is again");
+    m.end(0, vm);
+    assert_eq!(m.used(), 0);
+}
