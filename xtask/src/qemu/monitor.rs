@@ -111,6 +111,12 @@ const RETIRED: Words =
 /// The same among processes that come and go.
 const RETIRED_RACES: Words =
     (4, Repeatable, "policy=latr with=lazy_refs=shot-down guesses=20 workload=races set=rounds=40");
+/// Both at once: what several CPUs may hold is retired, the rest comes back at once.
+const RETIRED_WITHIN: Words = (
+    4,
+    Repeatable,
+    "policy=private-levels-latr with=lazy_refs=shot-down workload=mapbench-pipeline set=rounds=200,check_fresh=1,pages=3",
+);
 /// CPUs that are not disturbed while they run programs, and windows of the kernel that change meanwhile.
 const ISOLATED: Words = (2, Repeatable, "isolated=on with=pti=on guesses=6 workload=readers set=rounds=150");
 /// The halves with the CPUs really at the same time. No spinning: the host may have fewer.
@@ -143,6 +149,7 @@ const ALL: &[Words] = &[
     DIRECTORIES_HALVES,
     RETIRED,
     RETIRED_RACES,
+    RETIRED_WITHIN,
     ISOLATED,
     AT_ONCE,
 ];
@@ -175,6 +182,8 @@ const HUNTS: &[(&str, Words)] = &[
     ("freed-table-stays-in-a-directory", DIRECTORIES),
     ("sharer-hides-the-others", DIRECTORIES_HALVES),
     ("retired-addresses-mapped-again", RETIRED),
+    ("retired-table-is-not-added", RETIRED_WITHIN),
+    ("retired-under-other-sharers", RETIRED_WITHIN),
 ];
 
 /// What came of one hunt.
