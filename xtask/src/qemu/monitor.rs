@@ -115,7 +115,8 @@ const RETIRED_RACES: Words =
 const RETIRED_WITHIN: Words = (
     4,
     Repeatable,
-    "policy=private-levels-latr with=lazy_refs=shot-down workload=mapbench-pipeline set=rounds=200,check_fresh=1,pages=3",
+    "policy=private-levels-latr with=lazy_refs=shot-down workload=mapbench-pipeline \
+     set=rounds=200,check_fresh=1,pages=3",
 );
 /// CPUs that are not disturbed while they run programs, and windows of the kernel that change meanwhile.
 const ISOLATED: Words = (2, Repeatable, "isolated=on with=pti=on guesses=6 workload=readers set=rounds=150");
