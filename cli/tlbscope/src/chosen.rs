@@ -12,7 +12,7 @@ const NAMES_SHOWN: usize = 20;
 /// The processes and threads of a trace that are asked about; all of them if none is named.
 #[derive(Args, Clone, Default)]
 pub(crate) struct ChosenArguments {
-    /// One process by its number, or all whose main thread has this name
+    /// One process by its number, or all whose main thread has this name; several with commas between them
     #[arg(long, value_name = "NAME|PID")]
     pub(crate) process: Option<String>,
     /// One thread by its number
@@ -35,7 +35,7 @@ impl ChosenArguments {
             ensure!(tid > 0, "--thread {tid}: must be 1 or more");
         }
         if let Some(process) = &self.process {
-            ensure!(!process.is_empty(), "--process: want a name or a number");
+            ensure!(process.split(',').all(|one| !one.is_empty()), "--process {process}: want names or numbers");
         }
         Ok(())
     }
@@ -77,7 +77,8 @@ impl ChosenArguments {
 
     /// Whether a process of this number and name is meant. A number is never a name as well.
     pub(crate) fn is_process(&self, pid: i32, name: &str) -> bool {
-        self.process.as_ref().is_none_or(|wanted| wanted.parse().map_or(wanted == name, |number: i32| number == pid))
+        let is_meant = |one: &str| one.parse().map_or(one == name, |number: i32| number == pid);
+        self.process.as_ref().is_none_or(|wanted| wanted.split(',').any(is_meant))
     }
 }
 
@@ -136,6 +137,9 @@ mod tests {
         let chosen = |text: &str| ChosenArguments { process: Some(text.into()), thread: None };
         assert!(chosen("redis-server").is_process(7, "redis-server") && !chosen("redis").is_process(7, "redis-server"));
         assert!(chosen("7").is_process(7, "redis-server") && !chosen("7").is_process(8, "7"));
+        let several = chosen("7,cc1");
+        assert!(several.is_process(7, "sh") && several.is_process(9, "cc1") && !several.is_process(9, "sh"));
+        assert!(several.check().is_ok() && chosen("7,").check().is_err() && chosen("").check().is_err());
         assert!(ChosenArguments::default().is_process(1, "any"));
     }
 

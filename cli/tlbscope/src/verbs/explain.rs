@@ -27,7 +27,7 @@ const MORE: &str = "tlbscope record --megabytes-max makes a longer recording, wh
 #[command(after_help = "Examples:\n  tlbscope record -o slow.tlbtrace -- ./service --once\n  \
     tlbscope explain slow.tlbtrace\n  tlbscope explain --live -- ./service --once\n  \
     tlbscope explain --live --duration 5 --process redis-server\n  \
-    tlbscope explain slow.tlbtrace --folded | flamegraph.pl --countname us > slow.svg")]
+    tlbscope explain slow.tlbtrace --folded | flamegraph.pl > slow.svg")]
 pub(crate) struct ExplainArguments {
     /// A trace: of `tlbscope record`, perf.data, or the text of perf script; packed by zstd or not
     #[arg(required_unless_present = "live", conflicts_with = "live")]
