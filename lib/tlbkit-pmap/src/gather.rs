@@ -70,7 +70,8 @@ pub(crate) struct MmuGather<'a, H: Hardware, M, const N: usize> {
     /// The last-level table below which something was recorded last, where each CPU has its own directories.
     last: Option<PhysAddr>,
     has_directories: bool,
-    /// Bytes that the operation has looked at below last-level tables, of which it knows the sharers.
+    /// Bytes that the operation has looked at since its last flush: below last-level tables whose sharers are in `reach`
+    /// or that of `last`.
     looked_at: u64,
 }
 
@@ -208,8 +209,8 @@ impl<'a, H: Hardware, M: Memory, const N: usize> MmuGather<'a, H, M, N> {
     }
 
     /// This operation over `range` overlapped another one, so an entry that it found gone may have been unhooked by the
-    /// other and not be flushed yet. If this one has looked at each table of the range, it knows their sharers; where
-    /// there is none, the other one may have taken it out.
+    /// other and not be flushed yet. If this one has looked at each table of the range, and has not flushed since, it
+    /// knows their sharers; where there is no table, the other one may have taken it out.
     pub(crate) fn flush_overlap(&mut self, range: &Range<u64>) {
         let is_whole = self.looked_at == range.end - range.start;
         let reach = if is_whole { self.reach } else { Reach::EVERYBODY };
@@ -270,6 +271,8 @@ impl<'a, H: Hardware, M: Memory, const N: usize> MmuGather<'a, H, M, N> {
         if self.has_directories && self.everything.is_none() {
             self.reach = Reach::NOBODY;
         }
+        // The sharers of the tables that were looked at until now are not known any more: `flush_overlap`.
+        self.looked_at = 0;
         self.held = 0;
         self.is_urgent = false;
         self.pending = Pending::Nothing;

@@ -2,7 +2,7 @@
 //! ([`tlbkit::GracePeriods`]): an munmap that interrupts nobody.
 //!
 //! The addresses are withheld from [`Vm::map`] meanwhile, so that no CPU finds an old page where there is a new one. No
-//! page table is freed: the next unmap beside them, or the end of the space, does that.
+//! page table is freed: the next unmap beside them, or the end of the space, does that as it always does.
 
 use core::ops::Range;
 
@@ -26,7 +26,8 @@ impl<S> Vm<'_, S> {
     /// Unmaps as [`unmap`](Self::unmap) does, but waits for nobody: until the grace period is over other CPUs may use
     /// the pages as before, and nothing is mapped there. Nothing is retired where no other CPU can use the pages, so
     /// that the flush here is all; nor, and the flush is waited for, where a page is shared, since a store to it must
-    /// not be lost; where another sweep is under way; and where there is no room to withhold the addresses.
+    /// not be lost; where another sweep is under way; and where there is no room to withhold the addresses. More frames
+    /// than fit into one gather, and a large page that is cut, are flushed and waited for as well.
     ///
     /// # Errors
     /// As [`unmap`](Self::unmap).
@@ -45,7 +46,7 @@ impl<S> Vm<'_, S> {
         let file = (range.start / PAGE_BYTES) as u32;
         let withheld =
             Region { first: range.start, file, ..Region::new(pages, Backing::AnonPrivate, Protection::None) };
-        if !is_private || !self.withheld.is_unused(&range) || self.withheld.insert(withheld).is_err() {
+        if pages == 0 || !is_private || !self.withheld.is_unused(&range) || self.withheld.insert(withheld).is_err() {
             drop(guard);
             return self.unmap(cpu, mem, va, pages).map(|()| None);
         }
@@ -87,7 +88,7 @@ impl Retirement {
         self.retired.is_over(cpu, periods)
     }
 
-    /// Puts the frames, and gives the addresses back to `vm`, the space that they are of, if it has not ended. If the
+    /// Puts the frames, and gives the addresses back to `vm`, the space that they are of, which has not ended. If the
     /// grace period is not over, all CPUs are interrupted and waited for.
     pub fn finish<S, H: Hardware<Set = S>>(
         self,

@@ -417,6 +417,7 @@ fn an_munmap_waits_where_its_pages_cannot_be_retired() {
     m.write(0, vm, shared, 1).unwrap();
     m.read(1, vm, shared).unwrap();
     assert!(retire(shared).is_none(), "a store of another space would be lost");
+    assert!(vm.unmap_and_retire(&m.cpu(0), m.mem, &periods, shared, 0).unwrap().is_none(), "of no page");
     let first = anon(m, vm, MAX_REGIONS as u64 + 1);
     let pages = (0..=MAX_REGIONS as u64).map(|n| first + n * PAGE);
     pages.clone().for_each(|va| m.write(0, vm, va, 1).unwrap());
@@ -430,6 +431,30 @@ fn an_munmap_waits_where_its_pages_cannot_be_retired() {
     assert!(anon(m, vm, 1) >= first + MAX_REGIONS as u64 * PAGE, "nothing is mapped where pages are withheld");
     retired.into_iter().for_each(|one| one.finish(&m.cpu(0), m.mem, &periods, vm));
     assert_eq!(anon(m, vm, 1), first, "and there it is again");
+    m.end(0, vm);
+    assert_eq!(m.used(), 0);
+}
+
+/// The munmap finds a page gone whose flush is still owed, flushes in the middle for a shared page, and then knows the
+/// sharers of the tables behind it alone: so the flush for the page that was gone goes to all.
+#[test]
+fn an_overlap_reaches_the_sharers_of_tables_that_were_looked_at_before_a_flush() {
+    let m = Machine::new(3, Policy::parse("tlbkit:shared_dirty=under-lock").unwrap());
+    let vm = m.space_by(Vm::with_directories);
+    let pages = Stride::Page2M.bytes() / PAGE;
+    let map = |backing| vm.map(&m.cpu(0), pages, backing, ReadWrite).unwrap();
+    let [first, shared, last] = [AnonPrivate, AnonShared, AnonPrivate].map(map);
+    assert_eq!([shared, last], [first + pages * PAGE, first + 2 * pages * PAGE], "a table each");
+    for (cpu, va) in [(2, first), (0, first), (1, shared), (1, last)] {
+        m.write(cpu, vm, va, 1).unwrap();
+    }
+    let mut found = None;
+    let munmap = || {
+        vm.unmap(&m.cpu(1), m.mem, first, 3 * pages).unwrap();
+        found = Some(m.read(2, vm, first));
+    };
+    vm.dontneed_with(&m.cpu(0), m.mem, first, 1, munmap).unwrap();
+    assert_eq!(found, Some(Err(Fault::Bad)), "the munmap was over");
     m.end(0, vm);
     assert_eq!(m.used(), 0);
 }

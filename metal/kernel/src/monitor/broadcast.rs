@@ -29,7 +29,7 @@ use crate::layout::MAX_MONITORED_CPUS;
 use crate::report;
 
 /// What all CPUs together may have posted to one. A kernel executes TLBSYNC after every few INVLPGBs.
-const POSTS: usize = 128;
+const POSTS: usize = 512;
 /// Turns of a wait after which the NMI is sent again.
 const TURNS: u32 = 1000;
 
