@@ -70,8 +70,8 @@ pub(crate) struct MmuGather<'a, H: Hardware, M, const N: usize> {
     /// The last-level table below which something was recorded last, where each CPU has its own directories.
     last: Option<PhysAddr>,
     has_directories: bool,
-    /// Bytes that the operation has looked at since its last flush: below last-level tables whose sharers are in `reach`
-    /// or that of `last`.
+    /// Bytes that the operation has looked at since its last flush: below last-level tables whose sharers are in
+    /// `reach` or that of `last`.
     looked_at: u64,
 }
 
