@@ -123,7 +123,9 @@ impl<'k> GracePeriods<'k> {
         // Relaxed: the fences of `advance` and `pass_epoch` order what was retired. If it fails, the epoch ended
         // before.
         let _ = self.epoch.compare_exchange(after, after + 1, Ordering::Relaxed, Ordering::Relaxed);
-        cpu.tlb().cpus.iter().zip(self.passed).all(|(state, passed)| {
+        let cpus = cpu.tlb().cpus;
+        // With fewer `Passed` than CPUs, those beyond would never be waited for.
+        cpus.iter().zip(&self.passed[..cpus.len()]).all(|(state, passed)| {
             // Acquire: partner is the Release that enters lazy TLB mode or goes offline: what that CPU did is over.
             let seen = Presence(state.presence.load(Ordering::Acquire));
             // Acquire: partner is the Release in `pass_epoch`.
@@ -195,7 +197,7 @@ impl<F> Retired<F> {
     /// Gives the frames back, at once if the grace period is over. Otherwise all CPUs are interrupted, and waited for.
     ///
     /// # Panics
-    /// As [`TlbGather::flush`], if the grace period is not over.
+    /// As [`is_over`](Self::is_over); and as [`TlbGather::flush`], if the grace period is not over.
     pub fn flush<H: Hardware>(mut self, cpu: &Cpu<'_, '_, H>, periods: &GracePeriods<'_>) -> Flushed<F> {
         if !self.is_over(cpu, periods) {
             // Of everything, as the space may have ended meanwhile.

@@ -53,6 +53,15 @@ fn inv_6_who_does_not_wait_for_the_end_interrupts_all() {
     free(world, &periods, retired);
 }
 
+/// CPU 2 would never be waited for.
+#[test]
+#[should_panic(expected = "out of range")]
+fn fewer_places_than_cpus_are_refused() {
+    let (world, _) = three();
+    let periods = GracePeriods::new(leak((0..2).map(|_| Passed::new())));
+    let _ = retire(world, &periods, Owner::Space(0), page(0)).is_over(&world.cpu(0), &periods);
+}
+
 /// Nobody passes a kernel address, and where nothing was recorded nothing is announced.
 #[test]
 fn what_cannot_be_retired_is_flushed_and_what_is_nothing_is_not() {
