@@ -23,6 +23,11 @@ pub enum Error {
     },
     /// The space would have more than [`MAX_REGIONS`](crate::MAX_REGIONS) regions.
     TooManyRegions,
+    /// Pages at this address were retired, and other CPUs may use them yet.
+    Withheld {
+        /// Where a frame was to be entered.
+        va: u64,
+    },
     /// The range is not page-aligned, or extends beyond [`USER_END`](crate::USER_END).
     BadRange {
         /// Its first address.
@@ -45,6 +50,7 @@ impl fmt::Display for Error {
             Self::NoRoom { pages } => write!(f, "{pages} pages to map: must be 1 to as many as are free in a row"),
             Self::SharedLargePage { va } => write!(f, "the large page at {va:#x} is shared, so it cannot be split"),
             Self::TooManyRegions => write!(f, "more than {} regions in one space", MAX_REGIONS),
+            Self::Withheld { va } => write!(f, "what was retired at {va:#x} is in use yet"),
             Self::BadRange { va, pages } => {
                 write!(f, "{pages} pages from {va:#x} on are not all whole pages below {:#x}", USER_END)
             }

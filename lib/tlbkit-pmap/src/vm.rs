@@ -258,7 +258,8 @@ impl<'k, S> Vm<'k, S> {
     /// Maps `frame` at `va`, as [`Pmap::enter`] does.
     ///
     /// # Errors
-    /// As [`Pmap::enter`]. `frame` has been put then.
+    /// As [`Pmap::enter`]; [`Error::Withheld`] where pages were retired whose addresses have not been given back.
+    /// `frame` has been put then.
     ///
     /// # Panics
     /// As [`Pmap::enter`].
@@ -271,6 +272,11 @@ impl<'k, S> Vm<'k, S> {
         bits: u64,
     ) -> Result<u32, Error> {
         let _guard = self.lock.read(cpu.hardware());
+        let first = va & !((1 << frame.shift) - 1);
+        if !self.withheld.is_unused(&(first..first.saturating_add(1 << frame.shift))) {
+            mem.put(frame);
+            return Err(Error::Withheld { va });
+        }
         self.pmap.enter(cpu, mem, va, frame, bits)
     }
 

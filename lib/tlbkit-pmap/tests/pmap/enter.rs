@@ -52,6 +52,29 @@ fn a_frame_takes_the_place_of_another_which_is_given_back() {
     });
 }
 
+/// Another CPU finds what was retired there, and would not find the frame.
+#[test]
+fn no_frame_is_entered_where_pages_were_retired() {
+    let m = Machine::new(2, Policy::default());
+    let vm = m.space();
+    let periods = GracePeriods::new(Box::leak(Box::new([const { Passed::new() }; 2])));
+    let va = vm.map(&m.cpu(0), 2, Backing::AnonPrivate, Protection::ReadWrite).unwrap();
+    m.write(0, vm, va, 1).unwrap();
+    m.read(1, vm, va).unwrap();
+    let retired = vm.unmap_and_retire(&m.cpu(0), m.mem, &periods, va, 1).unwrap().expect("CPU 1 uses it");
+    let before = m.used();
+    for (va, shift) in [(va, 12), (va + 5 * PAGE, 21)] {
+        assert_eq!(enter(m, vm, va, frame(m, shift, 7)), Err(Error::Withheld { va }));
+    }
+    assert_eq!(m.used(), before, "they were put");
+    assert_eq!(enter(m, vm, va + PAGE, frame(m, 12, 7)), Ok(0), "beside it");
+    retired.finish(&m.cpu(0), m.mem, &periods, vm);
+    assert_eq!(enter(m, vm, va, frame(m, 12, 8)), Ok(0));
+    assert_eq!(m.read(1, vm, va), Ok(8));
+    m.end(0, vm);
+    assert_eq!(m.used(), 0);
+}
+
 #[test]
 fn a_small_frame_cuts_the_large_page_in_its_way() {
     in_a_region(|m, vm, va| {
