@@ -45,8 +45,8 @@ impl<const N: usize> Extend<Frame> for HeldFrames<N> {
 }
 
 /// The pending invalidations of one operation and the frames that must outlive them. Everything that this crate removes
-/// from a page table, except through an [`Eviction`](crate::Eviction) or a [`Withdrawal`](crate::Withdrawal), passes
-/// through one of these.
+/// from a page table passes through one of these, except through an [`Eviction`](crate::Eviction) or a
+/// [`Withdrawal`](crate::Withdrawal), and but for the tables of a space that no CPU has loaded any more.
 #[must_use = "unless it is finished, frames leak and stale translations stay"]
 pub(crate) struct MmuGather<'a, H: Hardware, M, const N: usize> {
     cpu: Cpu<'a, 'a, H>,
@@ -190,7 +190,7 @@ impl<'a, H: Hardware, M: Memory, const N: usize> MmuGather<'a, H, M, N> {
     }
 
     /// The page-table page that maps from `va` on was unhooked, from each CPU's directory too. Its entries have been
-    /// recorded already.
+    /// recorded already, by this operation or by one before it, and may have been retired.
     pub(crate) fn table(&mut self, va: u64, frame: Frame) {
         self.record(Pending::Tables, va..va + 1);
         if self.has_directories {
@@ -280,7 +280,9 @@ impl<'a, H: Hardware, M: Memory, const N: usize> MmuGather<'a, H, M, N> {
     }
 
     /// The lock of the regions is about to be dropped, after which other CPUs may free page tables. What the range rule
-    /// reads from the tables is therefore read now, and the tables are not touched again.
+    /// reads from the tables is therefore read now, and the tables are not touched again. The sharers of the last one
+    /// are read later, from beside its frame: whoever frees it before has found this operation under way, and has
+    /// flushed on them all that lay below it ([`flush_overlap`](Self::flush_overlap)).
     pub(crate) fn before_regions_unlock(&mut self) {
         self.apply_range_rule();
         self.tables = None;

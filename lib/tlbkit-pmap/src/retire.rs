@@ -1,8 +1,9 @@
 //! Pages that a program has given away, and whose frames and addresses come back after a grace period
 //! ([`tlbkit::GracePeriods`]): an munmap that interrupts nobody.
 //!
-//! The addresses are withheld from [`Vm::map`] meanwhile, so that no CPU finds an old page where there is a new one. No
-//! page table is freed: the next unmap beside them, or the end of the space, does that as it always does.
+//! The addresses are withheld from [`Vm::map`] and [`Vm::enter`] meanwhile, so that no CPU finds an old page where
+//! there is a new one. No page table is freed: an unmap beside them, or the end of the space, does that as it always
+//! does, even if the grace period is not over.
 
 use core::ops::Range;
 
@@ -25,9 +26,10 @@ pub struct Retirement {
 impl<S> Vm<'_, S> {
     /// Unmaps as [`unmap`](Self::unmap) does, but waits for nobody: until the grace period is over other CPUs may use
     /// the pages as before, and nothing is mapped there. Nothing is retired where no other CPU can use the pages, so
-    /// that the flush here is all; nor, and the flush is waited for, where a page is shared, since a store to it must
-    /// not be lost; where another sweep is under way; and where there is no room to withhold the addresses. More frames
-    /// than fit into one gather, and a large page that is cut, are flushed and waited for as well.
+    /// that the flush here is all; nor, and the flush is waited for, where a region is shared, since a store to a page
+    /// of it must not be lost; where another sweep is under way; and where addresses are withheld already, or there is
+    /// no room to withhold more. Frames that do not fit into one gather, and a large page that is cut, are flushed and
+    /// waited for as well.
     ///
     /// # Errors
     /// As [`unmap`](Self::unmap).
@@ -83,7 +85,7 @@ impl Retirement {
         (self.range.end - self.range.start) / PAGE_BYTES
     }
 
-    /// True if [`finish`](Self::finish) would not wait.
+    /// True if [`finish`](Self::finish) would interrupt nobody: it waits for the lock of the regions at most.
     pub fn is_over<H: Hardware>(&mut self, cpu: &Cpu<'_, '_, H>, periods: &GracePeriods<'_>) -> bool {
         self.retired.is_over(cpu, periods)
     }

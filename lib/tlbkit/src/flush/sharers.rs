@@ -24,8 +24,9 @@
 //! Nothing is taken back while a table lives. When it is freed, its entry is cleared first in the directory of every
 //! CPU that shares it, under a lock that keeps CPUs from hooking it meanwhile; after the flush the frame is an ordinary
 //! one. Until then no other table is made in its place: of that one's pages a flush would not know the CPUs that still
-//! hold what was there before. (`tlbkit-pmap` holds the lock of the regions until its flush is over, so nothing is
-//! mapped there.)
+//! hold what was there before. (`tlbkit-pmap` holds the lock of the regions until its flush is over, so no fault maps
+//! anything there. A kernel that enters frames by itself keeps away from what it unmaps.) Pages that were retired below
+//! it may be held for longer: nothing is mapped at their addresses meanwhile.
 //!
 //! **Generations.** A CPU that runs the space falls behind the space's generation when flushes pass it by. A request
 //! with [`Needs::WITHIN`] is carried out page by page all the same, and then leaves the ASID's generation where it was,
