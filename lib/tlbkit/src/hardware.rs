@@ -152,7 +152,8 @@ pub enum Tables {
     /// They stay.
     Kept,
     /// Some were taken out, and are freed after the flush (Linux: `freed_tables`). CPUs that hold the space in lazy TLB
-    /// mode have to flush as well (C-20), and when the flush returns no CPU walks such a page.
+    /// mode have to flush as well (C-20), and when the flush returns no CPU walks such a page. Code that reads page
+    /// tables without a lock may: see [`TlbGather::interrupt_walkers`](crate::TlbGather::interrupt_walkers) (C-23).
     Freed,
 }
 

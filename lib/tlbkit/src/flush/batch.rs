@@ -86,7 +86,9 @@ impl<F> TlbBatch<F> {
     }
 
     /// Records all that lay below a page-table page of `space` that was taken out, and holds that page, `frame`, until
-    /// the flush. CPUs that hold the space in lazy TLB mode are responders as well (C-20, C-21).
+    /// the flush. CPUs that hold the space in lazy TLB mode are responders as well (C-20, C-21). Code that reads page
+    /// tables without a lock is not waited for where INVLPGB or a host flushes a CPU: a kernel that has such code and
+    /// no grace period frees tables by a [gather](crate::TlbGather::interrupt_walkers) (C-23).
     pub fn unmap_table<T, H: Hardware>(&mut self, cpu: &Cpu<'_, '_, H>, space: &AddressSpace<H::Set>, frame: T)
     where
         F: Extend<T>,
