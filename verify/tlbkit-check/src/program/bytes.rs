@@ -210,7 +210,8 @@ mod tests {
     }
 
     /// All but five: in random programs spaces move to shared PCIDs by the policy, retired pages and CPUs' directories
-    /// have families of their own, walkers in software have programs with names, and the seeds keep their programs.
+    /// have families of their own, walkers in software take the place of loads (`generate.rs`), and those of the
+    /// kernel's tables have programs with names.
     #[test]
     fn bytes_reach_every_operation() {
         let reached: BTreeSet<_> = (0..1000).flat_map(|seed| drawn(seed).ops().collect::<Vec<_>>()).map(kind).collect();
