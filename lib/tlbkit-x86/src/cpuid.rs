@@ -64,21 +64,23 @@ pub(crate) fn cpuid(leaf: u32) -> CpuidResult {
     unsafe { __cpuid_count(leaf, 0) }
 }
 
-/// A leaf that may lie beyond the highest one of its range: then all zeros, where CPUID itself would return the data of
-/// another leaf.
-fn cpuid_or_zeros(leaf: u32) -> CpuidResult {
-    let highest = cpuid(leaf & 0x8000_0000).eax;
-    if leaf <= highest { cpuid(leaf) } else { CpuidResult { eax: 0, ebx: 0, ecx: 0, edx: 0 } }
-}
-
 impl Identity {
     /// Reads CPUID on the CPU that executes the call. Allowed in any ring.
     #[must_use]
     pub fn of_this_cpu() -> Self {
+        Self::read(cpuid)
+    }
+
+    fn read(cpuid: impl Fn(u32) -> CpuidResult) -> Self {
+        // Beyond the highest leaf of its range CPUID returns the data of another one.
+        let or_zeros = |leaf: u32| {
+            let highest = cpuid(leaf & 0x8000_0000).eax;
+            if leaf <= highest { cpuid(leaf) } else { CpuidResult { eax: 0, ebx: 0, ecx: 0, edx: 0 } }
+        };
         let vendor = Vendor::from_ebx(cpuid(0).ebx);
-        let [one, seven, sizes] = [1, 7, 0x8000_0008].map(cpuid_or_zeros);
-        let has_guests = cpuid_or_zeros(0x8000_0001).ecx & HAS_GUESTS != 0;
-        let guests = if has_guests { cpuid_or_zeros(0x8000_000a).ebx } else { 0 };
+        let [one, seven, sizes] = [1, 7, 0x8000_0008].map(or_zeros);
+        let has_guests = or_zeros(0x8000_0001).ecx & HAS_GUESTS != 0;
+        let guests = if has_guests { or_zeros(0x8000_000a).ebx } else { 0 };
         Self::from_leaves(vendor, one, seven, sizes, guests)
     }
 
@@ -115,6 +117,23 @@ mod tests {
     fn vendors_are_known_by_their_names() {
         let vendor = |name: &[u8; 4]| Vendor::from_ebx(u32::from_le_bytes(*name));
         assert_eq!([b"Genu", b"Auth", b"TCGT"].map(vendor), [Vendor::Intel, Vendor::Amd, Vendor::Other]);
+    }
+
+    /// The highest leaf is one of them; all beyond it return the same data.
+    #[test]
+    fn a_leaf_is_read_up_to_the_highest_of_its_range() {
+        let of = |[basic, extended]: [u32; 2], ecx| {
+            Identity::read(|leaf| match leaf {
+                0 => CpuidResult { eax: basic, ebx: u32::from_le_bytes(*b"Auth"), ecx: 0, edx: 0 },
+                0x8000_0000 => CpuidResult { eax: extended, ebx: 0, ecx: 0, edx: 0 },
+                _ => CpuidResult { eax: 0, ebx: 0x408, ecx, edx: 0 },
+            })
+        };
+        let found = |cpu: Identity| (cpu.has_invpcid, cpu.broadcast_pages.is_some(), cpu.guest_asids);
+        assert_eq!(found(of([7, 0x8000_000a], 4)), (true, true, 0x408));
+        assert_eq!(found(of([7, 0x8000_000a], !4)), (true, true, 0), "no guests");
+        assert_eq!(found(of([6, 0x8000_0008], 4)), (false, true, 0));
+        assert_eq!(found(of([7, 0x8000_0007], 4)), (true, false, 0));
     }
 
     /// The bits are written down from the manuals, as numbers: these constants themselves might be wrong.

@@ -243,9 +243,9 @@ fn address(it: &Instruction, operand: u32, registers: &Registers) -> u64 {
     .expect("every register is known")
 }
 
-/// The revision stands in the upper half.
+/// The revision stands in the upper half, and the register's number in the lower one.
 fn read_msr(register: u32, registers: &mut Registers) -> Did {
-    (registers[libc::REG_RAX as usize], registers[libc::REG_RDX as usize]) = (0, MICROCODE.into());
+    (registers[libc::REG_RAX as usize], registers[libc::REG_RDX as usize]) = (register.into(), MICROCODE.into());
     Did::ReadMsr(register)
 }
 

@@ -5,7 +5,7 @@
 mod interrupts;
 mod machine;
 
-use std::cell::UnsafeCell;
+use std::cell::{Cell, UnsafeCell};
 use std::num::NonZeroU32;
 
 use machine::{Did, trace};
@@ -13,7 +13,7 @@ use tlbkit::{
     AddressSpace, CpuId, Cr3, Features, Hardware, Invlpgb, Invpcid, Pcid, PhysAddr, SpaceToken, Stride, Tables,
     VirtAddr,
 };
-use tlbkit_x86::{Apic, CR4_PCIDE, CR4_PGE, Identity, Kernel, Operands, Vendor, X86Cpu};
+use tlbkit_x86::{Apic, CR4_PCIDE, CR4_PGE, Identity, Invalidate, Invalidation, Kernel, Operands, Vendor, X86Cpu};
 
 const VA: VirtAddr = VirtAddr(0x7f12_3456_7000);
 const PCID: Pcid = Pcid(0x805);
@@ -75,6 +75,57 @@ fn cr3_carries_tag_and_no_flush_bit_only_where_tags_are_on() {
     assert_eq!(on, [Did::Cr3(1 << 63 | 0x1234_5805)]);
     let off = trace(0, CR4_PGE, || cpu(Features::default(), Apic::Registers).write_cr3(keeping));
     assert_eq!(off, [Did::Cr3(0x1234_5000)]);
+}
+
+/// Loses each flush, and counts those that it is asked about.
+#[derive(Default)]
+struct Losing(Cell<u32>);
+
+impl Kernel for Losing {
+    type Set = [tlbkit::sync::AtomicU64; 1];
+    type Token = SpaceToken;
+
+    fn with_space_of<R>(&self, token: SpaceToken, _: impl FnOnce(&AddressSpace<Self::Set>) -> R) -> R {
+        unreachable!("no test asks for a space, but for {token:?}")
+    }
+
+    fn apic_id(&self, cpu: CpuId) -> u32 {
+        cpu.0
+    }
+
+    fn invalidate(&self, _what: Invalidation) -> Invalidate {
+        self.0.set(self.0.get() + 1);
+        Invalidate::Never
+    }
+}
+
+/// Whether a CR3 write flushes: as it says, unless the kernel loses that; without PCIDs nothing can be kept.
+#[test]
+fn cr3_keeps_what_it_is_told_to_keep_and_what_a_test_loses() {
+    let root = PhysAddr(0x1234_5000);
+    let (flushing, keeping) = (Cr3::flushing(root, PCID), Cr3::keeping(root, PCID));
+    let [flushed, kept] = [0x1234_5805, 1 << 63 | 0x1234_5805];
+    for (features, cr3, written, lost, asked) in [
+        (WITH_TAGS, flushing, flushed, kept, 1),
+        (WITH_TAGS, keeping, kept, kept, 0),
+        (Features::default(), flushing, root.0, root.0, 1),
+    ] {
+        let losing = Losing::default();
+        let cr4 = if features.pcid { CR4_PGE | CR4_PCIDE } else { CR4_PGE };
+        assert_eq!(trace(0, cr4, || cpu(features, Apic::Registers).write_cr3(cr3)), [Did::Cr3(written)]);
+        // SAFETY: as in `cpu`.
+        let cpu = unsafe { X86Cpu::new(&losing, features, Apic::Registers, VECTOR) };
+        assert_eq!(trace(0, cr4, || cpu.write_cr3(cr3)), [Did::Cr3(lost)]);
+        assert_eq!(losing.0.get(), asked);
+    }
+}
+
+#[test]
+fn a_register_of_a_model_is_read_in_two_halves() {
+    let mut read = 0;
+    // SAFETY: nothing reaches the real CPU.
+    let done = trace(0, 0, || read = unsafe { tlbkit_x86::read_msr(0x8b) });
+    assert_eq!((done, read), (vec![Did::ReadMsr(0x8b)], u64::from(machine::MICROCODE) << 32 | 0x8b));
 }
 
 #[test]
@@ -143,7 +194,12 @@ fn c_37_microcode_is_read_where_an_erratum_depends_on_it() {
         let done = vec![Did::Msr(0x8b, 0), Did::ReadMsr(0x8b)];
         assert_eq!(read(Identity { model, ..raptor_lake }), (done, machine::MICROCODE), "model {model:#x}");
     }
-    for other in [Identity { model: 0x55, ..raptor_lake }, Identity { is_guest: true, ..raptor_lake }] {
+    // No microcode mends the erratum of the last.
+    for other in [
+        Identity { model: 0x55, ..raptor_lake },
+        Identity { is_guest: true, ..raptor_lake },
+        Identity { vendor: Vendor::Amd, family: 0x19, ..raptor_lake },
+    ] {
         assert_eq!(read(other), (vec![], 0));
     }
 }
