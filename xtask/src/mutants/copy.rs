@@ -162,6 +162,27 @@ impl Copies {
     }
 }
 
+/// What `cargo check` is given, one after the other, so that all is compiled where bugs are generated.
+const CHECKED: [&str; 4] = [
+    "--package tlbkit --package tlbkit-arch --package tlbkit-pmap --package tlbkit-x86 --package tlbkit-c --features \
+     tlbkit/history,tlbkit-arch/store,tlbkit-c/history,tlbkit-c/x86,tlbkit-c/events,tlbkit-c/guest,tlbkit-c/isolated,\
+     tlbkit-c/broadcast",
+    "--package tlbkit-c --target x86_64-unknown-none --no-default-features --features linked",
+    "--package tlbkit-c --target x86_64-unknown-none --no-default-features --features flags",
+    "--package tlbkit-c --target x86_64-unknown-none --no-default-features --features linked,x86",
+];
+/// The compiler's name for a call of what is not constant where that is asked for.
+const NOT_CONSTANT: &str = "E0015";
+
+/// What the compiler finds wrong in a copy.
+#[derive(Default)]
+pub(super) struct Errors {
+    /// The numbers of bugs that do not compile.
+    pub(super) bugs: BTreeSet<u32>,
+    /// Functions that have to stay constant.
+    pub(super) constants: BTreeSet<String>,
+}
+
 /// The one copy for bugs that are generated: nothing but what was written last is in it.
 pub(super) struct Generated {
     root: PathBuf,
@@ -196,22 +217,37 @@ impl Generated {
         self.merged.programs(build, witnesses)
     }
 
-    /// The numbers of those bugs in which the compiler finds an error.
-    pub(super) fn errors(&self) -> Result<BTreeSet<u32>> {
+    /// What the compiler finds wrong in the crates that have bugs.
+    pub(super) fn errors(&self, bugs: &BTreeSet<&str>) -> Result<Errors> {
+        let mut all = Errors::default();
+        let is_of_c = bugs.iter().any(|file| file.starts_with("lib/tlbkit-c/"));
+        for args in CHECKED.iter().take(if is_of_c { CHECKED.len() } else { 1 }) {
+            let Errors { bugs, constants } = self.errors_of(args)?;
+            all.bugs.extend(bugs);
+            all.constants.extend(constants);
+        }
+        Ok(all)
+    }
+
+    fn errors_of(&self, args: &str) -> Result<Errors> {
         let mut cargo = Command::new("cargo");
-        cargo.args(["check", "--keep-going", "--quiet", "--message-format=json", "--package", "tlbkit-pmap"]);
-        cargo.env("CARGO_TARGET_DIR", self.merged.target.join("checked")).env("RUSTFLAGS", "--cap-lints=allow");
-        cargo.args(["--package", "tlbkit", "--features", "tlbkit/history"]).current_dir(&self.merged.root);
+        cargo.args(["check", "--keep-going", "--quiet", "--message-format=json"]).args(args.split_whitespace());
+        // Not `allow`: as for tests.
+        cargo.env("CARGO_TARGET_DIR", self.merged.target.join("checked")).env("RUSTFLAGS", "--cap-lints=warn");
+        cargo.current_dir(&self.merged.root);
         let output = cargo.output().context("running cargo")?;
         let text = String::from_utf8_lossy(&output.stdout);
         let messages = text.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
         let errors: Vec<_> = messages.filter(|message| message["message"]["level"] == "error").collect();
-        let found: BTreeSet<u32> = errors.iter().filter_map(|message| self.bug_at(&message["message"])).collect();
-        if found.is_empty() && !output.status.success() {
+        let (calls, others): (Vec<_>, Vec<_>) =
+            errors.iter().map(|message| &message["message"]).partition(|error| error["code"]["code"] == NOT_CONSTANT);
+        let constants: BTreeSet<String> = calls.into_iter().filter_map(called).collect();
+        let bugs: BTreeSet<u32> = others.into_iter().filter_map(|error| self.bug_at(error)).collect();
+        if bugs.is_empty() && constants.is_empty() && !output.status.success() {
             let rendered: String = errors.iter().filter_map(complaint).collect();
             bail!("it does not build, and no bug is to blame:\n{rendered}");
         }
-        Ok(found)
+        Ok(Errors { bugs, constants })
     }
 
     fn bug_at(&self, message: &serde_json::Value) -> Option<u32> {
@@ -223,6 +259,22 @@ impl Generated {
             mark.split_once('*')?.0.parse().ok().filter(|&number| number != 0)
         })
     }
+}
+
+/// The function of which an error says that it is not constant: the last name in the first quotes, but for its types.
+fn called(error: &serde_json::Value) -> Option<String> {
+    let path = error["message"].as_str()?.split('`').nth(1)?;
+    let mut depth = 0;
+    let mut is_outside = |letter: &char| {
+        depth += match letter {
+            '<' => 1,
+            '>' => -1,
+            _ => return depth == 0,
+        };
+        false
+    };
+    let path: String = path.chars().filter(|letter| is_outside(letter)).collect();
+    path.rsplit("::").find(|name| !name.is_empty()).map(str::to_owned)
 }
 
 /// Puts `bugs` into a copy, each behind its number.
@@ -347,6 +399,9 @@ impl Programs {
             let is_named = words.windows(2).any(|pair| pair[0] == "--test" && pair[1] == program.target);
             program.package == words[0] && (is_named || program.is_library && words.contains(&"--lib"))
         };
-        self.0.iter().filter(is_asked).collect()
+        let mut asked: Vec<&Program> = self.0.iter().filter(is_asked).collect();
+        // In the order of the words; a library's own tests come first.
+        asked.sort_by_key(|program| words.iter().position(|word| *word == program.target && !program.is_library));
+        asked
     }
 }

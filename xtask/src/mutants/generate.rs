@@ -2,11 +2,11 @@
 //! an `else` forgotten, a field of a struct update, a flag of two, a half of a condition, all words but the first, the
 //! next generation, the other side of a comparison. Fences and orderings are weakened by `cargo xtask fences`.
 //!
-//! All stand in one source, as patches do; those that do not compile are taken out. Each is looked for by seeds and by
-//! the crates' own tests; what nobody notices is a gap of the judges, or is excused with its reason in
-//! `verify/mutants/excused.toml`.
+//! All stand in one source, as patches do; those that do not compile are taken out. Each is looked for by seeds, where
+//! the adversarial machine has no part in what is changed, and by the crate's own tests; what nobody notices is a gap
+//! of the judges, or is excused with its reason in `verify/mutants/excused.toml`.
 
-use super::copy::{Build, Generated};
+use super::copy::{Build, Errors, Generated};
 use super::judge;
 use super::patch::Witness;
 use super::schemata::{self, Bodies, Function};
@@ -22,19 +22,62 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-/// Whose functions are changed, and which tests are asked after the seeds.
-const CHANGED: [(&str, &str); 2] = [
-    ("lib/tlbkit/src", "tlbkit --features history --lib --test protocol --test properties"),
-    ("lib/tlbkit-pmap/src", "tlbkit-pmap --test pmap"),
+/// Whose functions are changed, and who is asked.
+struct Part {
+    folder: &'static str,
+    /// The tests, after the seeds.
+    tests: &'static str,
+    judges: Judges,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Judges {
+    SeedsAndTests,
+    /// The adversarial machine believes the same code, or does not have it.
+    Tests,
+}
+
+const CHANGED: [Part; 5] = [
+    Part {
+        folder: "lib/tlbkit/src",
+        tests: "tlbkit --features history --lib --test protocol --test properties",
+        judges: Judges::SeedsAndTests,
+    },
+    Part {
+        folder: "lib/tlbkit-pmap/src",
+        tests: "tlbkit-pmap --features tlbkit/history --test pmap",
+        judges: Judges::SeedsAndTests,
+    },
+    Part { folder: "lib/tlbkit-arch/src", tests: "tlbkit-arch --test arch", judges: Judges::Tests },
+    Part {
+        folder: "lib/tlbkit-x86/src",
+        // Not the bytes: a function that has its bugs beside it is compiled to others.
+        tests: "tlbkit-x86 --lib --test facts --test traps",
+        judges: Judges::Tests,
+    },
+    Part {
+        folder: "lib/tlbkit-c/src",
+        // The archive, which is built anew, comes last.
+        tests: "tlbkit-c --features x86 --lib --test same_trace --test x86 --test host",
+        judges: Judges::Tests,
+    },
 ];
 /// Rules of old kernels: a choice among policies that were, each compared with its source by hand.
 const UNCHANGED: &str = "policy/history/";
+/// Whose constant functions are left alone.
+const PROTOCOL: &str = "lib/tlbkit/src";
 /// Changes that nobody can notice, each with the reason.
 const EXCUSES: &str = "verify/mutants/excused.toml";
+/// A test of the bytes of a whole archive: as above.
+const SKIPPED: &str = "the_linked_archive_has_each_instruction_in_its_place";
+/// What each program of tests is given.
+const TEST: [&str; 3] = ["--quiet", "--skip", SKIPPED];
 /// Seeds for each: most bugs take a few dozen.
 const SEEDS: &str = "4000";
 /// Seeds in each build for what neither these nor the tests notice.
 const MORE_SEEDS: &str = "20000";
+/// Changes after which a line says how many are done.
+const PROGRESS: usize = 100;
 /// Times that changes which do not compile are taken out.
 const ROUNDS: usize = 20;
 
@@ -51,6 +94,14 @@ struct Change {
     /// The function's place in its file, and its whole body as changed.
     place: usize,
     body: String,
+    constness: Constness,
+}
+
+/// Whether a function may have been called where only a constant one may.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Constness {
+    No,
+    Maybe,
 }
 
 /// An edit of a file: the operator, where, and what takes its place.
@@ -88,8 +139,8 @@ pub(super) fn run(root: &Path, parts: &[String]) -> Result<bool> {
     let copies = Generated::new(root, &setup::target_dir(root).join("mutants/generated"))?;
     let is_asked = |name: &str| parts.is_empty() || parts.iter().any(|part| name.contains(&**part));
     let mut changes = Vec::new();
-    for (folder, _) in CHANGED {
-        for file in sources(&root.join(folder))? {
+    for part in &CHANGED {
+        for file in sources(&root.join(part.folder))? {
             let name = file.strip_prefix(root)?.to_string_lossy().into_owned();
             if is_asked(&name) && !name.contains(UNCHANGED) {
                 add_changes(&name, &fs::read_to_string(&file)?, &mut changes)?;
@@ -186,12 +237,20 @@ fn build(copies: &Generated, changes: &[Change]) -> Result<BTreeSet<usize>> {
             by_file.entry(&changes[n].file).or_default().push((n as u32 + 1, bodies));
         }
         copies.write(&by_file)?;
-        let bad = copies.errors()?;
-        if bad.is_empty() {
+        let Errors { bugs, constants } = copies.errors(&by_file.keys().copied().collect())?;
+        if bugs.is_empty() && constants.is_empty() {
             return Ok(left);
         }
-        println!("{} changes, {} of which do not compile", left.len(), bad.len());
-        left.retain(|n| !bad.contains(&(*n as u32 + 1)));
+        let is_bad = |n: usize| {
+            let Change { function, constness, .. } = &changes[n];
+            bugs.contains(&(n as u32 + 1)) || *constness == Constness::Maybe && constants.contains(function)
+        };
+        let count = left.len();
+        left.retain(|&n| !is_bad(n));
+        if left.len() == count {
+            bail!("{constants:?} are called where only constant functions are, and no change is to blame");
+        }
+        println!("{count} changes, {} of which do not compile", count - left.len());
     }
     bail!("after {ROUNDS} rounds some changes do not compile yet")
 }
@@ -203,10 +262,25 @@ fn ask(
     built: &BTreeSet<usize>,
     excuses: &[Excuse],
 ) -> Result<BTreeMap<usize, Fate>> {
-    let witnesses = CHANGED.map(|(_, tests)| Witness { tests: tests.to_owned(), test: String::new() });
-    let [checker, narrow] = [Sets::Wide, Sets::Narrow].map(|sets| copies.build(Build::Checker(sets), &[]));
-    let (checker, narrow) = (checker?, narrow?);
-    let tests = copies.build(Build::Tests, &witnesses)?;
+    let part_of =
+        |n: usize| CHANGED.iter().find(|part| changes[n].file.starts_with(part.folder)).expect("it is of one");
+    let is_asked = |part: &&Part| built.iter().any(|&n| part_of(n).folder == part.folder);
+    let asked: Vec<&Part> = CHANGED.iter().filter(is_asked).collect();
+    let witness = |part: &&Part| Witness { tests: part.tests.to_owned(), test: String::new() };
+    let checkers = if asked.iter().any(|part| part.judges == Judges::SeedsAndTests) {
+        let [wide, narrow] = [Sets::Wide, Sets::Narrow].map(|sets| copies.build(Build::Checker(sets), &[]));
+        Some((wide?, narrow?))
+    } else {
+        None
+    };
+    let tests = copies.build(Build::Tests, &asked.iter().map(witness).collect::<Vec<_>>())?;
+    for program in asked.iter().flat_map(|part| tests.of_tests(part.tests)) {
+        if !judge::ends_well(program, None, &TEST)? {
+            bail!("`{}` of {} fails without any bug", program.target, program.package);
+        }
+    }
+    // Tests that build an archive write into one place.
+    let archive = Mutex::new(());
     let (all, next, noticed) =
         (built.iter().copied().collect::<Vec<_>>(), AtomicUsize::new(0), Mutex::<BTreeMap<_, _>>::default());
     let work = || -> Result<()> {
@@ -214,16 +288,19 @@ fn ask(
         while let Some(&n) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
             let number = Some(n as u32 + 1);
             let notices = |program, args: &[&str]| Ok::<_, anyhow::Error>(!judge::ends_well(program, number, args)?);
-            let of_file = CHANGED.iter().filter(|(folder, _)| changes[n].file.starts_with(folder));
-            let mut programs = of_file.flat_map(|(_, of)| tests.of_tests(of));
-            let fate = if notices(checker.checker()?, &["--budget", SEEDS])? {
-                Fate::Seeds
-            } else if programs
-                .try_fold(false, |by, program| Ok::<_, anyhow::Error>(by || notices(program, &["--quiet"])?))?
+            let part = part_of(n);
+            let checkers = checkers.as_ref().filter(|_| part.judges == Judges::SeedsAndTests);
+            let _alone = part.tests.contains("--test host").then(|| archive.lock());
+            let mut programs = tests.of_tests(part.tests).into_iter();
+            let fate = if let Some((wide, _)) = checkers
+                && notices(wide.checker()?, &["--budget", SEEDS])?
             {
+                Fate::Seeds
+            } else if programs.try_fold(false, |by, program| Ok::<_, anyhow::Error>(by || notices(program, &TEST)?))? {
                 Fate::Tests
-            } else if notices(narrow.checker()?, &["--budget", MORE_SEEDS])?
-                || notices(checker.checker()?, &["--budget", MORE_SEEDS])?
+            } else if let Some((wide, narrow)) = checkers
+                && (notices(narrow.checker()?, &["--budget", MORE_SEEDS])?
+                    || notices(wide.checker()?, &["--budget", MORE_SEEDS])?)
             {
                 Fate::Seeds
             } else if excuses.iter().any(|excuse| excuse.is_of(&changes[n])) {
@@ -233,7 +310,11 @@ fn ask(
                 println!("survived: {file}:{line}: {function}: {operator}: `{was}` became `{is}`");
                 Fate::Survived
             };
-            noticed.lock().unwrap_or_else(PoisonError::into_inner).insert(n, fate);
+            let mut noticed = noticed.lock().unwrap_or_else(PoisonError::into_inner);
+            noticed.insert(n, fate);
+            if noticed.len().is_multiple_of(PROGRESS) {
+                println!("{} of {} changes asked", noticed.len(), all.len());
+            }
         }
         Ok(())
     };
@@ -252,10 +333,12 @@ fn add_changes(file: &str, text: &str, changes: &mut Vec<Change>) -> Result<()> 
     for (place, Function { name: function, body, constness, is_opaque }) in
         schemata::functions(text)?.into_iter().enumerate()
     {
-        // What is read at run time is no constant.
-        if constness.is_some() || is_opaque || body.start > end {
+        // What is read at run time is no constant. In the protocol such functions make the tables of policies.
+        let is_constant = constness.is_some();
+        if is_constant && file.starts_with(PROTOCOL) || is_opaque || body.start > end {
             continue;
         }
+        let constness = if is_constant { Constness::Maybe } else { Constness::No };
         let mut edits = Vec::new();
         let inside = body.start + 1..body.end - 1;
         add_edits(text, &tokens_at(text, inside.clone())?, inside.start, Delimiter::Brace, &mut edits);
@@ -265,7 +348,7 @@ fn add_changes(file: &str, text: &str, changes: &mut Vec<Change>) -> Result<()> 
             let line = text[..at.start].lines().count();
             let (was, is) = (on_one_line(&text[at]), on_one_line(&is));
             let (file, function) = (file.to_owned(), function.clone());
-            changes.push(Change { operator, file, line, function, was, is, place, body: changed });
+            changes.push(Change { operator, file, line, function, was, is, place, body: changed, constness });
         }
     }
     Ok(())
@@ -316,8 +399,12 @@ fn add_edits(text: &str, tokens: &[TokenTree], base: usize, between: Delimiter, 
     if between == Delimiter::Brace {
         add_calls(text, tokens, &from_to, edits);
     }
-    for token in tokens {
-        if let TokenTree::Group(group) = token {
+    for (n, token) in tokens.iter().enumerate() {
+        // What a constant asserts, the compiler notices.
+        let is_constant = n > 0 && is(n - 1, "const");
+        if let TokenTree::Group(group) = token
+            && !is_constant
+        {
             let inner: Vec<_> = group.stream().into_iter().collect();
             add_edits(text, &inner, base, group.delimiter(), edits);
         }
@@ -451,6 +538,7 @@ mod tests {
         assert!(has("g(a.next())", "generation", "g(a)")?);
         assert!(has("g(a <= b)", "comparison", "g(a < b)")?);
         assert!(edits("let a = b(); a")?.is_empty(), "what is used is not left out");
+        assert!(edits("const { assert!(a == b) }; x")?.is_empty(), "the compiler notices");
         Ok(())
     }
 }

@@ -5,14 +5,17 @@ use super::patch::{Judge, Patch, Witness};
 use super::schemata::CHOICE;
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeSet;
-use std::process::{Command, Stdio};
+use std::fs;
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// Deviations of the schedules that are explored, unless the patch asks for more.
 const BOUND: u8 = 2;
-/// A test with a bug in it need not end. Without one none takes a tenth of this.
+/// A test with a bug in it need not end. Without one none takes a third of this of a CPU, however busy the machine is.
 const LIMIT: Duration = Duration::from_secs(60);
+/// One that waits for something takes no CPU. Without a bug none takes a fifth of this.
+const LIMIT_OF_ALL: Duration = Duration::from_secs(600);
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// What became of one bug.
@@ -120,7 +123,7 @@ pub(super) fn ends_well(program: &Program, number: Option<u32>, args: &[&str]) -
     command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = command.spawn().with_context(|| program.file.display().to_string())?;
     let start = Instant::now();
-    while start.elapsed() < LIMIT {
+    while start.elapsed() < LIMIT_OF_ALL && cpu_time(&child).is_none_or(|time| time < LIMIT) {
         if let Some(status) = child.try_wait()? {
             return Ok(status.success());
         }
@@ -129,6 +132,15 @@ pub(super) fn ends_well(program: &Program, number: Option<u32>, args: &[&str]) -
     child.kill()?;
     child.wait()?;
     Ok(false)
+}
+
+/// What the threads of a process have had of the CPUs, where the system says so.
+fn cpu_time(child: &Child) -> Option<Duration> {
+    let text = fs::read_to_string(format!("/proc/{}/stat", child.id())).ok()?;
+    // The 14th and the 15th word, in hundredths of a second; the second one ends with the last parenthesis.
+    let words: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
+    let ticks = |word: usize| words.get(word)?.parse::<u64>().ok();
+    Some(Duration::from_millis(10 * (ticks(11)? + ticks(12)?)))
 }
 
 fn chosen(program: &Program, number: Option<u32>) -> Command {
