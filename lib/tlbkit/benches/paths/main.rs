@@ -73,7 +73,7 @@ fn paths() -> Vec<Path> {
         switches("switch, new ASID", &[0, 1, 2, 3, 4, 5, 6, 7]),
         current_asid("switch, current, by last use", &[0, 5]).under(kept(Policy::default())),
         current_asid("switch, ring of 6, by last use", &[0, 1, 2, 3, 4, 5]).under(kept(Policy::default())),
-        switches("switch, new, by last use", &[0, 1, 2, 3, 4, 5, 6, 7]).under(kept(Policy::default())),
+        switches("switch, new, by last use", &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]).under(kept(Policy::default())),
         Path::new("enter lazy", |bench, n| {
             let cpu = bench.cpu();
             (0..n).for_each(|_| counted::enter_lazy(&cpu, &bench.irqs));

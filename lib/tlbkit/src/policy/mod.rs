@@ -24,7 +24,8 @@ pub enum Tags {
     Off,
     /// 1 to 15 ASIDs, recycled in turn, as in Linux.
     RoundRobin(u8),
-    /// 1 to 15 ASIDs; the one that was used longest ago is recycled.
+    /// 1 to 15 ASIDs; the one that was used longest ago is recycled, except where up to three spaces too many run in a
+    /// ring: then the space goes that ran before the one that the CPU leaves.
     LeastRecent(u8),
 }
 

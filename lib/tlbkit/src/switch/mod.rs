@@ -128,7 +128,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         to.cpus().join(self.id);
         let asids = &self.state.asids;
         let asid = if self.has_flag(flag::LEAST_RECENT) {
-            let asid = asids.recycle_oldest(to.id);
+            let asid = asids.recycle_by_use(to.id);
             asids.touch(asid);
             asid
         } else {
