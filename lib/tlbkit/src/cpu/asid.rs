@@ -11,10 +11,10 @@
 //! flushed up to generation `g`". A recycled ASID starts at generation 0, which no space ever has, so the CR3 write
 //! that follows must flush (INV-8). An id is never reused (INV-3), so an entry of a dead space is harmless.
 //!
-//! **Which ASID is recycled** by last use: the one that was used longest ago, unless spaces run in a ring that is larger
-//! than the table. Last use then throws out just the space that runs next, and every switch flushes. It shows in a run
-//! of switches to spaces that were forgotten a moment ago. From the [`RING_SEEN`]th on the space goes that ran before
-//! the one that this CPU leaves: in a ring it is the one whose turn is furthest away.
+//! **Which ASID is recycled** by last use: the one that was used longest ago, unless spaces run in a ring that is
+//! larger than the table. Last use would throw out just the space that runs next there, so that every switch flushes.
+//! It shows in a run of switches to spaces that were forgotten a moment ago. From the [`RING_SEEN`]th on the space goes
+//! that ran before the one that this CPU leaves: in a ring it is the one whose turn is furthest away.
 //!
 //! Finding an ASID does not depend on how many there are: a hint, indexed by the low bits of the id, says where to look
 //! first. Linux scans its six at about seven instructions each.
@@ -86,7 +86,7 @@ pub(crate) struct AsidTable {
     hints: [OwnedByte; HINTS],
     /// Every index once, the one used last in the first place; see [`touch`](Self::touch).
     order: [OwnedByte; ROOM],
-    /// The low bytes of the ids whose ASIDs were recycled by last use, the last one in the first place. More bytes would
+    /// The low bytes of the ids whose ASIDs were recycled by last use, the last one in the first place. Whole ids would
     /// lengthen what a CPU has, and a wrong match decides nothing alone.
     forgotten: [OwnedByte; FORGOTTEN],
     /// How many recyclings in a row were for one of these, at most [`RING_SEEN`].
