@@ -2,7 +2,9 @@
 
 use std::num::NonZeroU32;
 
-use tlbkit::{AddressSpace, CpuId, Cr3, Event, Features, Hardware, Invlpgb, Invpcid, IrqsOff, Late, VirtAddr};
+use tlbkit::{
+    Acknowledgement, AddressSpace, CpuId, Cr3, Event, Features, Hardware, Invlpgb, Invpcid, IrqsOff, Late, VirtAddr,
+};
 use tlbkit::{HostExtent, HostFlush, KernelFlushes};
 use tlbkit_arch::{Instruction, is_canonical};
 
@@ -69,6 +71,10 @@ impl<M: Machine> Hardware for TestCpu<M> {
     /// Its tables are shared, and a test may say of some that they are not.
     fn directories(&self) -> tlbkit::Directories {
         tlbkit::Directories::OfEachCpu
+    }
+
+    fn acknowledgement(&self) -> Acknowledgement {
+        self.machine.tlb().policy().acknowledgement
     }
 
     fn host_flush(&self) -> HostFlush {

@@ -4,8 +4,8 @@ use core::num::NonZeroU32;
 
 use tlbkit::sync::AtomicU64;
 use tlbkit::{
-    AddressSpace, CpuId, Cr3, Directories, Event, Features, Hardware, HostExtent, HostFlush, Invlpgb, Invpcid, IrqsOff,
-    KernelFlushes, Late, Missing, Pcid, PhysAddr, SpaceToken, VirtAddr,
+    Acknowledgement, AddressSpace, CpuId, Cr3, Directories, Event, Features, Hardware, HostExtent, HostFlush, Invlpgb,
+    Invpcid, IrqsOff, KernelFlushes, Late, Missing, Pcid, PhysAddr, SpaceToken, VirtAddr,
 };
 
 use crate::apic::{Apic, Destination};
@@ -67,6 +67,12 @@ pub trait Kernel {
     #[inline(always)]
     fn directories(&self) -> Directories {
         Directories::Shared
+    }
+
+    /// As [`Hardware::acknowledgement`].
+    #[inline(always)]
+    fn acknowledgement(&self) -> Acknowledgement {
+        Acknowledgement::AfterFlush
     }
 
     /// As [`Hardware::root_here`].
@@ -295,6 +301,11 @@ impl<K: Kernel> Hardware for X86Cpu<'_, K> {
     #[inline(always)]
     fn directories(&self) -> Directories {
         self.kernel.directories()
+    }
+
+    #[inline(always)]
+    fn acknowledgement(&self) -> Acknowledgement {
+        self.kernel.acknowledgement()
     }
 
     #[inline(always)]

@@ -7,7 +7,7 @@
 use core::num::NonZeroU32;
 
 use crate::addr::{CpuId, PhysAddr, SpaceToken, Stride, VirtAddr};
-use crate::policy::Directories;
+use crate::policy::{Acknowledgement, Directories};
 use crate::space::AddressSpace;
 use crate::space::cpu_set::Missing;
 use crate::sync::AtomicU64;
@@ -472,6 +472,15 @@ pub trait Hardware {
     #[inline(always)]
     fn root_here(&self, space: &AddressSpace<Self::Set>) -> PhysAddr {
         space.root()
+    }
+
+    /// When this CPU acknowledges a request of another one. [`Acknowledgement::BeforeFlush`] is for a kernel that keeps
+    /// to the rules at the head of `flush/answer.rs`: handlers that nothing holds back, and functions of this trait,
+    /// ask [`Cpu::is_running`](crate::Cpu::is_running) before they touch user memory. With the default the answers of
+    /// a kernel have no instruction for it. Every CPU says the same, whenever it is asked.
+    #[inline(always)]
+    fn acknowledgement(&self) -> Acknowledgement {
+        Acknowledgement::AfterFlush
     }
 
     /// True if interrupts are on: waiting with interrupts off is an error (INV-7).

@@ -106,8 +106,8 @@ pub use policy::history::stats::{CpuStats, Place, SIZES, SizeRow};
 pub use policy::history::tables::{Foreign, Nested, SharedDirty, TableFree};
 pub use policy::text::{KEYS, Key, TextError};
 pub use policy::{
-    Broadcast, Compare, CpuSetUpkeep, Directories, Isolation, Knobs, Lazy, LocalFlush, MAX_CEILING_PAGES, Policy,
-    Preset, RangeRule, Reason, Tags, Unmapping, UserFlush,
+    Acknowledgement, Broadcast, Compare, CpuSetUpkeep, Directories, Isolation, Knobs, Lazy, LocalFlush,
+    MAX_CEILING_PAGES, Policy, Preset, RangeRule, Reason, Tags, Unmapping, UserFlush,
 };
 pub use space::cpu_set::{AtomicCpuSet, Missing};
 pub use space::{AddressSpace, Destroyed, Generation, SpaceId, Translations};

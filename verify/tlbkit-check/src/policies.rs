@@ -4,9 +4,9 @@
 //! at each flush, a ceiling of one page) reach in a short run what the published ones reach after hours.
 
 use tlbkit::{
-    Accounting, Batching, Broadcast, Compare, CpuSetUpkeep, Directories, FamilyShift, Foreign, History, Isolation,
-    KernelSet, LargePageWalk, Lazy, LazyReferences, LocalFlush, Nested, PRESETS, Policy, RangeRule, SharedDirty,
-    TableFree, Tags, Unmapping, UserFlush,
+    Accounting, Acknowledgement, Batching, Broadcast, Compare, CpuSetUpkeep, Directories, FamilyShift, Foreign,
+    History, Isolation, KernelSet, LargePageWalk, Lazy, LazyReferences, LocalFlush, Nested, PRESETS, Policy, RangeRule,
+    SharedDirty, TableFree, Tags, Unmapping, UserFlush,
 };
 
 use crate::digest;
@@ -19,7 +19,9 @@ pub(crate) fn draw(random: &mut SplitMix64) -> Policy {
         0 => {
             let awaiting = || {
                 PRESETS.iter().filter(|preset| {
-                    preset.policy.unmapping == Unmapping::Awaited && preset.policy.directories == Directories::Shared
+                    let Policy { unmapping, directories, acknowledgement, .. } = preset.policy;
+                    let ours = (unmapping, directories, acknowledgement);
+                    ours == (Unmapping::Awaited, Directories::Shared, Acknowledgement::AfterFlush)
                 })
             };
             let number = random.below(awaiting().count() as u64) as usize;
@@ -64,6 +66,7 @@ fn point(random: &mut SplitMix64) -> Policy {
         broadcast,
         unmapping,
         directories,
+        acknowledgement: Acknowledgement::AfterFlush,
         history,
     }
 }

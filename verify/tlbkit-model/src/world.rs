@@ -1,7 +1,8 @@
 //! What is explored: how many CPUs, under which policy, from where, and how much may happen.
 
 use tlbkit::{
-    Broadcast, CpuSetUpkeep, HostFlush, Isolation, Lazy, LazyReferences, LocalFlush, Policy, Tags, Unmapping, UserFlush,
+    Acknowledgement, Broadcast, CpuSetUpkeep, HostFlush, Isolation, Lazy, LazyReferences, LocalFlush, Policy, Tags,
+    Unmapping, UserFlush,
 };
 
 use crate::deviation::Deviation;
@@ -105,6 +106,7 @@ fn kept() -> Policy {
         broadcast: Broadcast::Off,
         unmapping: Unmapping::Awaited,
         directories: tlbkit::Directories::Shared,
+        acknowledgement: Acknowledgement::AfterFlush,
         ..Policy::default()
     }
 }
@@ -127,6 +129,11 @@ fn counted() -> Policy {
 
 fn trimmed() -> Policy {
     Policy { cpu_set: CpuSetUpkeep::Trimmed { every: 2 }, ..kept() }
+}
+
+/// The other ways to answer a request are those of the other worlds.
+fn early(policy: Policy) -> Policy {
+    Policy { acknowledgement: Acknowledgement::BeforeFlush, ..policy }
 }
 
 /// The kernel alone says which spaces get a PCID that all CPUs share.
@@ -239,6 +246,34 @@ pub fn small() -> Vec<World> {
             APART,
             Budget { switches: 2, pages: 1, shares: 1, ..NOTHING },
         ),
+        World::new("early", early(kept()), BOTH_KNOWN, Budget { switches: 1, pages: 2, ..NOTHING }),
+        World::new(
+            "early, tables",
+            early(kept()),
+            TOGETHER,
+            Budget { switches: 1, idles: 1, pages: 1, tables: 1, ..NOTHING },
+        ),
+        World::new("early, pages and everything", early(kept()), TOGETHER, Budget { pages: 2, wholes: 1, ..NOTHING }),
+        World::new(
+            "early, trimmed",
+            early(trimmed()),
+            BOTH_KNOWN,
+            Budget { switches: 1, pages: 1, destroys: 1, ..NOTHING },
+        ),
+        World::new("early, a ring", early(kept()), TOGETHER, Budget { issues: 2, pages: 1, ..NOTHING })
+            .with_a_ring()
+            .revoked_by_one(),
+        World::new(
+            "early, isolated",
+            early(isolated(UserFlush::DeferredCr3)),
+            TOGETHER,
+            Budget { pages: 2, ..NOTHING },
+        ),
+        World::new("early, a batch", early(kept()), TOGETHER, Budget { names: 1, besides: 1, ..NOTHING }),
+        World::new("early, a CPU leaves", early(kept()), TOGETHER, Budget { pages: 2, absences: 1, ..NOTHING }),
+        World::new("early, a guest", early(kept()), TOGETHER, Budget { pages: 2, preemptions: 2, ..NOTHING })
+            .in_a_guest(HostFlush::Translations),
+        World::new("early, shared", early(broadcast()), TOGETHER, Budget { pages: 2, shares: 1, ..NOTHING }),
         World::new("shared, three CPUs", broadcast(), ALL_TOGETHER, Budget { pages: 1, shares: 1, ..NOTHING })
             .with_three_cpus(),
     ]
@@ -278,6 +313,7 @@ pub fn large() -> Vec<World> {
         ),
         World::new("one sender, two switch", kept(), ONE_APART, Budget { switches: 2, pages: 1, ..NOTHING })
             .with_three_cpus(),
+        World::new("early, three CPUs", early(kept()), ALL_TOGETHER, Budget { pages: 2, ..NOTHING }).with_three_cpus(),
         World::new("switch, two senders", kept(), ONE_APART, Budget { switches: 1, pages: 2, ..NOTHING })
             .with_three_cpus(),
     ]

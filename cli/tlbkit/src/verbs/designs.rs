@@ -32,9 +32,10 @@ struct Design {
 }
 
 /// What is compared, with the first one.
-const DESIGNS: [Design; 5] = [
+const DESIGNS: [Design; 6] = [
     Design { policy: "linux-6.18", document: "arch/x86/mm/tlb.c of Linux 6.18" },
     Design { policy: "tlbkit", document: "our own default" },
+    Design { policy: "early-ack", document: "Amit, EuroSys 2020: a CPU acknowledges a flush before it flushes" },
     Design { policy: "latr", document: "LATR, ASPLOS 2018: munmap waits for nobody" },
     Design {
         policy: "private-levels",

@@ -26,6 +26,7 @@ pub(crate) const POLICY: Policy = Policy {
     broadcast: Broadcast::Off,
     unmapping: Unmapping::Awaited,
     directories: tlbkit::Directories::Shared,
+    acknowledgement: tlbkit::Acknowledgement::AfterFlush,
     history: History::NONE,
 };
 

@@ -58,6 +58,9 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         if !self.presence().is_absent() {
             self.load_kernel(irqs); // resume: what is owed to the space that was loaded is still owed
         }
+        if self.acknowledges_early() {
+            self.state.owes_a_flush.set(0); // it was stopped after an acknowledgement, and before its flush
+        }
         let policy = self.tlb.policy();
         let has_pcids = self.hardware.features().pcid && policy.tags != Tags::Off;
         if has_pcids {

@@ -16,7 +16,9 @@ use crate::flush::request::Needs;
 use crate::hardware::{Cr3, Hardware, IrqsOff};
 use crate::policy::history::choices::LazyReferences;
 use crate::policy::history::state::Counters;
-use crate::policy::{Broadcast, CpuSetUpkeep, Directories, Isolation, Knobs, Lazy, LocalFlush, Policy, Tags};
+use crate::policy::{
+    Acknowledgement, Broadcast, CpuSetUpkeep, Directories, Isolation, Knobs, Lazy, LocalFlush, Policy, Tags,
+};
 use crate::space::cpu_set::AtomicCpuSet;
 use crate::space::shared::{SharedPcids, Stamp};
 use crate::space::{AddressSpace, Generation, SpaceId};
@@ -199,10 +201,11 @@ impl<'t, 'k, H: Hardware> Cpu<'t, 'k, H> {
     }
 
     /// True if `space` is loaded here and the program may use it: what an NMI must ask before it touches user memory
-    /// (Linux: `nmi_uaccess_okay`; C-54).
+    /// (Linux: `nmi_uaccess_okay`; C-54). It may not while this CPU owes a flush that it has acknowledged.
     #[must_use]
     pub fn is_running(&self, space: &AddressSpace<H::Set>) -> bool {
-        self.is_here() && self.presence() == Presence::running(space.id)
+        let owes_a_flush = self.acknowledges_early() && self.state.owes_a_flush.get() != 0;
+        self.is_here() && self.presence() == Presence::running(space.id) && !owes_a_flush
     }
 
     /// The kernel's name of the space that this CPU has loaded last: for traces and watchdogs. That space may be gone
@@ -298,6 +301,13 @@ impl<'t, 'k, H: Hardware> Cpu<'t, 'k, H> {
     #[inline(always)]
     pub(crate) fn has_directories(&self) -> bool {
         self.hardware.directories() == Directories::OfEachCpu
+    }
+
+    /// True if requests may be acknowledged before they are carried out. Where [`Hardware::acknowledgement`] is left as
+    /// it is, nothing is left of what asks for it.
+    #[inline(always)]
+    pub(crate) fn acknowledges_early(&self) -> bool {
+        self.hardware.acknowledgement() == Acknowledgement::BeforeFlush
     }
 
     /// The generation in `stamp`, which is the stamp itself where no space has a shared PCID.

@@ -200,6 +200,8 @@ pub struct CpuState {
     /// One bit for each mailbox: a request was issued in it, and this CPU has not seen its outbox empty since;
     /// `flush/mailboxes.rs`.
     pub(crate) issued: OwnedByte,
+    /// 1 while this CPU owes a flush that it has acknowledged; `flush/answer.rs`.
+    pub(crate) owes_a_flush: OwnedByte,
     /// How often each mailbox was found empty after a request was issued in it; `flush/mailboxes.rs`. Read by other
     /// CPUs.
     pub(crate) turns: [AtomicU32; MAILBOXES],
@@ -229,6 +231,7 @@ impl CpuState {
                 kernel_pcid_stale: OwnedByte::new(1),
                 is_in_a_flush: OwnedByte::new(0),
                 issued: OwnedByte::new(0),
+                owes_a_flush: OwnedByte::new(0),
                 turns: array_of!(AtomicU32::new(0); MAILBOXES),
                 presence: AtomicU64::new(Presence::NEW.0),
                 notice: Notice::new(),

@@ -211,8 +211,9 @@ impl<'s, S, F> TlbGather<'s, S, F> {
     /// For a kernel whose walkers take no lock and hold interrupts back instead (C-23): makes the flush interrupt each
     /// CPU that may use the space, and leave none to its host. CPUs that run something else are left alone as always,
     /// and so is a CPU that defers flushes of kernel addresses: no walker is on its way there. It comes before the
-    /// first table is recorded, as a policy of an older kernel may flush that at once. Kernels that neither have
-    /// [`Hardware::flush_by_host`] nor use INVLPGB or [`Hardware::directories`] need not call it.
+    /// first table is recorded, as a policy of an older kernel may flush that at once. No CPU acknowledges such a flush
+    /// before it has flushed ([`Hardware::acknowledgement`]). Kernels that neither have [`Hardware::flush_by_host`] nor
+    /// use INVLPGB or [`Hardware::directories`] need not call it for their walkers.
     #[inline]
     pub const fn interrupt_walkers(&mut self) {
         self.recorded.needs = self.recorded.needs.with(Needs::ANSWER);

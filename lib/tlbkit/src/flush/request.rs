@@ -63,6 +63,9 @@ impl Needs {
     /// With any of these, CPUs that do not use the space are responders too.
     pub(crate) const WIDENS_RESPONDERS: Self = Self::GLOBAL.with(Self::TRIM).with(Self::EVERYONE);
 
+    /// With any of these, no responder acknowledges before it has flushed: `answer.rs`.
+    pub(crate) const LATE: Self = Self::TABLES.with(Self::GLOBAL).with(Self::EVERYONE).with(Self::ANSWER);
+
     pub(crate) const fn with(self, more: Self) -> Self {
         Self(self.0 | more.0)
     }

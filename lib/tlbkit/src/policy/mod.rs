@@ -147,6 +147,16 @@ pub enum Directories {
     OfEachCpu,
 }
 
+/// When a responder acknowledges a request. The kernel says so by [`crate::Hardware::acknowledgement`]; the head of
+/// `flush/answer.rs` has the rule.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Acknowledgement {
+    /// When it has flushed.
+    AfterFlush,
+    /// When it has read the request, where that is allowed: the initiator goes on while the responder flushes.
+    BeforeFlush,
+}
+
 /// A point in the space of all these choices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs, reason = "each field is documented at its type")]
@@ -162,6 +172,7 @@ pub struct Policy {
     pub broadcast: Broadcast,
     pub unmapping: Unmapping,
     pub directories: Directories,
+    pub acknowledgement: Acknowledgement,
     pub history: History,
 }
 
@@ -252,6 +263,7 @@ pub(crate) const TLBKIT: Preset = Preset {
         broadcast: Broadcast::From { cpus: 3 },
         unmapping: Unmapping::Awaited,
         directories: Directories::Shared,
+        acknowledgement: Acknowledgement::AfterFlush,
         history: History::NONE,
     },
 };

@@ -11,8 +11,8 @@ use super::history::presets::{PRESETS, PUBLISHED};
 use super::history::text as history;
 use super::words::{Put, Word, number, put_word, value_of};
 use super::{
-    Broadcast, Compare, CpuSetUpkeep, Directories, Isolation, Lazy, LocalFlush, MAX_CEILING_PAGES, Policy, RangeRule,
-    Tags, Unmapping, UserFlush,
+    Acknowledgement, Broadcast, Compare, CpuSetUpkeep, Directories, Isolation, Lazy, LocalFlush, MAX_CEILING_PAGES,
+    Policy, RangeRule, Tags, Unmapping, UserFlush,
 };
 use crate::cpu::asid::MAX_ASIDS;
 
@@ -67,6 +67,7 @@ pub const KEYS: &[Key] = &[
         "awaited, retired: whether munmap waits for its flush, or leaves frames and addresses to a grace period",
     ),
     key("directories", "shared, own: whether each CPU has page tables of its own above the last level"),
+    key("ack", "after, before: whether a CPU acknowledges a flush when it has flushed, or before, where it may"),
     key("lazy_refs", "awaited, shot-down, counted"),
     key("stats", "on, off"),
     key("nested", "range, everything: what the end of a sweep flushes while another one of the space is under way"),
@@ -76,6 +77,8 @@ pub const KEYS: &[Key] = &[
 const LAZY: &[Word<Lazy>] = &[("off", Lazy::Off), ("once", Lazy::InterruptOnce), ("skip", Lazy::SkipUnlessTablesFreed)];
 const UNMAPPING: &[Word<Unmapping>] = &[("awaited", Unmapping::Awaited), ("retired", Unmapping::Retired)];
 const DIRECTORIES: &[Word<Directories>] = &[("shared", Directories::Shared), ("own", Directories::OfEachCpu)];
+const ACKNOWLEDGEMENT: &[Word<Acknowledgement>] =
+    &[("after", Acknowledgement::AfterFlush), ("before", Acknowledgement::BeforeFlush)];
 const LAZY_REFERENCES: &[Word<LazyReferences>] = &[
     ("awaited", LazyReferences::Awaited),
     ("shot-down", LazyReferences::ShotDown),
@@ -178,6 +181,7 @@ impl Policy {
             }
             "unmap" => self.unmapping = value_of(UNMAPPING, value).ok_or(bad)?,
             "directories" => self.directories = value_of(DIRECTORIES, value).ok_or(bad)?,
+            "ack" => self.acknowledgement = value_of(ACKNOWLEDGEMENT, value).ok_or(bad)?,
             "lazy_refs" => self.lazy_references = value_of(LAZY_REFERENCES, value).ok_or(bad)?,
             "set" => self.cpu_set = cpu_set(value).ok_or(bad)?,
             "ceiling" => {
@@ -238,6 +242,7 @@ impl Policy {
         }
         put_word(put, "unmap", UNMAPPING, self.unmapping, base.unmapping)?;
         put_word(put, "directories", DIRECTORIES, self.directories, base.directories)?;
+        put_word(put, "ack", ACKNOWLEDGEMENT, self.acknowledgement, base.acknowledgement)?;
         put_word(put, "lazy_refs", LAZY_REFERENCES, self.lazy_references, base.lazy_references)?;
         if ENABLED { history::changes(&self.history, &base.history, put) } else { Ok(()) }
     }

@@ -10,9 +10,9 @@ use std::rc::Rc;
 use loom::thread;
 use tlbkit::sync::Ordering;
 use tlbkit::{
-    AddressSpace, CpuId, Cr3, Destroyed, Entered, Event, Features, Flushed, Hardware, HostExtent, HostFlush, Invlpgb,
-    Invpcid, IrqsOff, Isolation, KernelFlushes, Late, Pcid, Reach, Reason, Retired, Scope, SpaceToken, Stride,
-    TlbBatch, TlbGather, Translations, VirtAddr,
+    Acknowledgement, AddressSpace, CpuId, Cr3, Destroyed, Entered, Event, Features, Flushed, Hardware, HostExtent,
+    HostFlush, Invlpgb, Invpcid, IrqsOff, Isolation, KernelFlushes, Late, Pcid, Reach, Reason, Retired, Scope,
+    SpaceToken, Stride, TlbBatch, TlbGather, Translations, VirtAddr,
 };
 
 use crate::core::{Core, Entry, FLUSH, PREEMPTED, RUNNING, WAKEFUL_TURNS};
@@ -394,6 +394,19 @@ impl Cpu {
         }
     }
 
+    /// A walk and an NMI, just before the flush of a page. The handler reads all of the space that it is told it may
+    /// (C-54). They come where requests are acknowledged before that flush.
+    fn take_nmi(&self) {
+        let table = table_of(self.core().cr3.get().root());
+        let is_early = self.machine.setup.policy.acknowledgement == Acknowledgement::BeforeFlush;
+        if is_early {
+            self.speculate();
+        }
+        if is_early && table != KERNEL && self.protocol().is_running(self.machine.space(table)) {
+            (0..self.machine.tables[table].pages.len()).for_each(|page| self.read(table, page));
+        }
+    }
+
     /// Drops the entries that `goes` names; what is still mapped comes back at once.
     fn invalidate(&self, goes: impl Fn(&Entry) -> bool) {
         self.core().drop_entries(goes);
@@ -449,6 +462,7 @@ impl Hardware for Cpu {
     }
 
     fn invlpg(&self, va: VirtAddr) {
+        self.take_nmi();
         let (pcid, page) = (self.core().cr3.get().pcid(), page_of(va));
         self.invalidate(|entry| entry.serves(pcid, va.is_kernel(), page));
     }
@@ -514,6 +528,10 @@ impl Hardware for Cpu {
 
     fn directories(&self) -> tlbkit::Directories {
         self.machine.setup.directories
+    }
+
+    fn acknowledgement(&self) -> Acknowledgement {
+        self.machine.setup.policy.acknowledgement
     }
 
     fn host_flush(&self) -> HostFlush {

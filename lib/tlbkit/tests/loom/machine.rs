@@ -6,9 +6,9 @@ use std::num::NonZeroU32;
 use self_cell::self_cell;
 use tlbkit::sync::AtomicU64;
 use tlbkit::{
-    AddressSpace, Broadcast, Compare, CpuSetUpkeep, CpuState, Directories, Features, GracePeriods, History, HostFlush,
-    Isolation, KernelFlushes, Late, Lazy, LazyReferences, LocalFlush, Passed, PhysAddr, Policy, RangeRule, SpaceToken,
-    Tags, Tlb, Unmapping, UserFlush,
+    Acknowledgement, AddressSpace, Broadcast, Compare, CpuSetUpkeep, CpuState, Directories, Features, GracePeriods,
+    History, HostFlush, Isolation, KernelFlushes, Late, Lazy, LazyReferences, LocalFlush, Passed, PhysAddr, Policy,
+    RangeRule, SpaceToken, Tags, Tlb, Unmapping, UserFlush,
 };
 
 use crate::core::Core;
@@ -28,6 +28,7 @@ pub(crate) const POLICY: Policy = Policy {
     broadcast: Broadcast::Off,
     unmapping: Unmapping::Awaited,
     directories: Directories::Shared,
+    acknowledgement: Acknowledgement::AfterFlush,
     history: History::NONE,
 };
 

@@ -33,6 +33,7 @@ mod memory;
 mod after;
 mod batch;
 mod destroy;
+mod early;
 mod isolation;
 mod issue;
 mod join;

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use tlbkit::{KEYS, PRESETS, Policy, TextError};
 
 /// Values of each key of the list, in its order: the ends of each range, and each word.
-const VALUES: [&[&str]; 23] = [
+const VALUES: [&[&str]; 24] = [
     &["off", "1", "15"],
     &["1", "15"],
     &["off", "once", "skip"],
@@ -24,6 +24,7 @@ const VALUES: [&[&str]; 23] = [
     &["off", "1", "8192"],
     &["awaited", "retired"],
     &["shared", "own"],
+    &["after", "before"],
     &["awaited", "shot-down", "counted"],
     &["on", "off"],
     &["range", "everything"],

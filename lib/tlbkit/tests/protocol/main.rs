@@ -6,6 +6,7 @@ mod batch;
 mod bring_up;
 mod broadcast;
 mod cpu_set;
+mod early;
 mod events;
 mod foreign;
 mod gather;

@@ -5,8 +5,8 @@ use core::num::NonZeroU32;
 use core::sync::atomic::AtomicU64;
 
 use tlbkit::{
-    AddressSpace, CpuId, Cr3, Directories, Event, Features, Hardware, HostExtent, HostFlush, Invlpgb, Invpcid, IrqsOff,
-    KernelFlushes, Missing, PhysAddr, SpaceToken, VirtAddr,
+    Acknowledgement, AddressSpace, CpuId, Cr3, Directories, Event, Features, Hardware, HostExtent, HostFlush, Invlpgb,
+    Invpcid, IrqsOff, KernelFlushes, Missing, PhysAddr, SpaceToken, VirtAddr,
 };
 use tlbkit_x86::{Kernel, X86Cpu};
 
@@ -38,6 +38,10 @@ impl Kernel for Spaces {
 
     fn directories(&self) -> Directories {
         command_line::get().policy.directories
+    }
+
+    fn acknowledgement(&self) -> Acknowledgement {
+        command_line::get().policy.acknowledgement
     }
 
     fn root_here(&self, space: &AddressSpace<Self::Set>) -> PhysAddr {
@@ -119,6 +123,10 @@ impl Hardware for CountingCpu {
 
     fn directories(&self) -> Directories {
         self.real.directories()
+    }
+
+    fn acknowledgement(&self) -> Acknowledgement {
+        self.real.acknowledgement()
     }
 
     fn root_here(&self, space: &AddressSpace<Self::Set>) -> PhysAddr {

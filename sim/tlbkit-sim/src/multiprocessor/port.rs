@@ -230,6 +230,10 @@ impl Hardware for Port {
         self.machine.tlb.policy().directories
     }
 
+    fn acknowledgement(&self) -> tlbkit::Acknowledgement {
+        self.machine.tlb.policy().acknowledgement
+    }
+
     fn host_flush(&self) -> HostFlush {
         self.machine.host_flush()
     }

@@ -142,6 +142,10 @@ impl<'k> Hardware for Port<'_, 'k> {
         self.world.kernel.directories()
     }
 
+    fn acknowledgement(&self) -> tlbkit::Acknowledgement {
+        self.world.tlb.policy().acknowledgement
+    }
+
     fn host_flush(&self) -> HostFlush {
         self.world.machine.borrow().host.promise()
     }

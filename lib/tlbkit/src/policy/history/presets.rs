@@ -4,8 +4,8 @@ use super::ENABLED;
 use super::choices::{Accounting, Batching, FamilyShift, History, KernelSet, LargePageWalk, LazyReferences};
 use super::tables::{Foreign, Nested, SharedDirty, TableFree};
 use crate::policy::{
-    Broadcast, Compare, CpuSetUpkeep, Directories, Isolation, Lazy, LocalFlush, Policy, Preset, RangeRule, TLBKIT,
-    Tags, Unmapping, UserFlush,
+    Acknowledgement, Broadcast, Compare, CpuSetUpkeep, Directories, Isolation, Lazy, LocalFlush, Policy, Preset,
+    RangeRule, TLBKIT, Tags, Unmapping, UserFlush,
 };
 
 const fn ceiling(pages: u32, compare: Compare) -> RangeRule {
@@ -30,6 +30,7 @@ const LINUX_3_4: Policy = Policy {
     broadcast: Broadcast::Off,
     unmapping: Unmapping::Awaited,
     directories: Directories::Shared,
+    acknowledgement: Acknowledgement::AfterFlush,
     history: PLAIN,
 };
 const LINUX_3_13: Policy = Policy {
@@ -178,6 +179,13 @@ const ALL: &[Preset] = &[
         },
     },
     Preset {
+        name: "early-ack",
+        description: "our own default, and a CPU acknowledges a flush of base pages of the space that it runs before \
+            it flushes, unless page tables are freed (Amit, 2019 and EuroSys 2020); a flush of everything is \
+            acknowledged afterwards here, there before it",
+        policy: Policy { acknowledgement: Acknowledgement::BeforeFlush, ..TLBKIT.policy },
+    },
+    Preset {
         name: "latr",
         description: "our own default, and munmap of private pages waits for nobody (LATR, 2018): frames and addresses \
             come back when each CPU has entered the kernel; its ring of requests is expressed as generations, so that \
@@ -216,6 +224,7 @@ pub(crate) const PUBLISHED: &[&str] = &[
     "freebsd-14",
     "asterinas",
     "xnu",
+    "early-ack",
     "latr",
     "private-levels",
     "private-levels-latr",

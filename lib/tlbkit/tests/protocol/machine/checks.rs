@@ -2,7 +2,8 @@
 
 use tlbkit::sync::AtomicU64;
 use tlbkit::{
-    AddressSpace, CpuId, Cr3, Entered, Event, Hardware, KernelFlushes, MAX_ASIDS, Pcid, SpaceToken, Tags, Tlb,
+    Acknowledgement, AddressSpace, CpuId, Cr3, Entered, Event, Hardware, KernelFlushes, MAX_ASIDS, Pcid, SpaceToken,
+    Tags, Tlb,
 };
 use tlbkit_arch::Instruction;
 use tlbkit_testkit::{Apics, Machine, TestCpu};
@@ -64,8 +65,10 @@ impl Machine for &'static World {
     }
 
     fn before(self, core: &Core, instruction: Instruction) {
+        if matches!(instruction, Instruction::WriteCr3(_) | Instruction::Invlpg(_)) {
+            self.nmi(core);
+        }
         let Instruction::WriteCr3(cr3) = instruction else { return };
-        self.nmi(core);
         self.check_tag(core, cr3);
         if let Owner::Space(space) = owner_of(cr3.root()) {
             assert_eq!(self.memory.borrow().roots[space], Fate::Live, "loaded the root of a dead space");
@@ -113,7 +116,7 @@ impl Machine for &'static World {
     fn event(self, core: &Core, event: Event) {
         match event {
             Event::LastLazyReference(token) => self.unreferenced(token.0 as usize),
-            Event::AnswerEnd(initiator) => {
+            Event::AnswerEnd(initiator) if self.tlb.policy().acknowledgement == Acknowledgement::AfterFlush => {
                 let mut is_awaited = false;
                 self.cpu(initiator.0 as usize).missing().for_each(|cpu| is_awaited |= cpu == core.id);
                 assert!(is_awaited || !core.is_online.get(), "cpu{} was believed before its answer's end", core.id.0);

@@ -41,7 +41,8 @@ pub(crate) struct Program {
     pub(crate) mode: Cell<Mode>,
     /// The space that the program here runs in; none when lazy or in the kernel's tables.
     pub(crate) task: Cell<Option<usize>>,
-    /// What an NMI does that arrives just before each write of CR3, and before a TLBSYNC has done each INVLPGB.
+    /// What an NMI does that arrives just before each write of CR3 and each INVLPG, and before a TLBSYNC has done each
+    /// INVLPGB.
     pub(crate) nmi: RefCell<Option<Nmi>>,
 }
 
