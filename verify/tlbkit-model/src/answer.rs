@@ -1,5 +1,7 @@
 //! A CPU carries out requests: `lib/tlbkit/src/flush/answer.rs` and `local.rs`.
 
+use tlbkit::Acknowledgement;
+
 use crate::deviation::Deviation;
 use crate::protocol::Protocol;
 use crate::state::{
@@ -46,11 +48,35 @@ impl Protocol {
         if mailbox == FIRST && state.cpus[sender].is_several {
             state.cpus[cpu].then(&[Step::CheckSecond(sender)]);
         }
-        let mut steps = [Step::CarryOut(request), Step::Acknowledge(sender, mailbox)];
-        if self.deviates(Deviation::AnswersFirst) {
-            steps.reverse();
+        let carry_out = Step::CarryOut(request);
+        let acknowledge = Step::Acknowledge(sender, mailbox);
+        if !self.acknowledges_early(state, cpu, request) {
+            return state.cpus[cpu].then(&if self.deviates(Deviation::AnswersFirst) {
+                [acknowledge, carry_out]
+            } else {
+                [carry_out, acknowledge]
+            });
         }
-        state.cpus[cpu].then(&steps);
+        let [owes, paid] = [true, false].map(Step::MarkOwing);
+        state.cpus[cpu].then(&match self.world.deviation {
+            Some(Deviation::OwesInSecret) => [acknowledge, carry_out, paid, paid],
+            Some(Deviation::OwesTooLate) => [acknowledge, owes, carry_out, paid],
+            Some(Deviation::PaidTooEarly) => [owes, acknowledge, paid, carry_out],
+            _ => [owes, acknowledge, carry_out, paid],
+        });
+    }
+
+    /// Where it runs the space, and a page of it goes.
+    fn acknowledges_early(&self, state: &State, cpu: CpuNumber, request: Request) -> bool {
+        let is_of_pages = match request.change {
+            Change::Page(_) => true,
+            Change::Table => self.deviates(Deviation::EarlyWithTables),
+            _ => false,
+        };
+        let is_running = state.cpus[cpu].own_presence == Presence::Running(request.id);
+        self.world.policy.acknowledgement == Acknowledgement::BeforeFlush
+            && is_of_pages
+            && (is_running || self.deviates(Deviation::EarlyAnywhere))
     }
 
     pub(crate) fn carry_out(&self, state: &mut State, cpu: CpuNumber, request: Request) {

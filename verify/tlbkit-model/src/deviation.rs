@@ -128,6 +128,16 @@ deviations! {
     PathsKept in "shared, lazy" breaks WALK;
     /// A batch does not flush what CPUs hold under the PCID that they share.
     BatchForgetsShared in "shared, a batch" breaks USE;
+    /// A CPU acknowledges early, and its handlers are not told.
+    OwesInSecret in "early" breaks HANDLER;
+    /// They are told after the acknowledgement.
+    OwesTooLate in "early" breaks HANDLER;
+    /// They are told that the flush is over before it is.
+    PaidTooEarly in "early" breaks HANDLER;
+    /// A CPU acknowledges early, though a table is freed.
+    EarlyWithTables in "early, tables" breaks WALK;
+    /// A CPU acknowledges early, though it only leaves the set of the space, which may end meanwhile.
+    EarlyAnywhere in "early, trimmed" breaks DEAD;
     /// INVLPGB flushes the page that is named, though a batch owes the flush of one that was found gone.
     BroadcastIgnoresOwed in "shared, a batch, beside" breaks USE;
 }

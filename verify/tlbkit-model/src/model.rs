@@ -54,6 +54,7 @@ fn fresh_cpu() -> Cpu {
         finds_shared: false,
         has_joined: false,
         pending_user: 0,
+        owes_a_flush: false,
         root: Root { id: 0, space: 0, pcid: 0, half: Half::Kernel },
         entries: Default::default(),
     }
@@ -101,6 +102,7 @@ impl Protocol {
             Step::CarryOut(request) => self.carry_out(state, cpu, request),
             Step::FlushLoaded(request, newest) => self.flush_loaded(state, cpu, request, newest),
             Step::Acknowledge(sender, mailbox) => state.cpus[sender].outboxes[mailbox] &= !(1 << cpu),
+            Step::MarkOwing(owes) => state.cpus[cpu].owes_a_flush = owes,
             Step::MarkAbsent => Self::mark_absent(state, cpu),
             Step::ForgetInbox => state.cpus[cpu].inbox = 0,
             Step::ForgetOutbox(senders) => Self::forget_outbox(state, cpu, senders),

@@ -34,6 +34,9 @@ pub fn all() -> Vec<Property<Protocol>> {
         Property::always(DEAD, touches_no_dead),
         Property::sometimes("a load keeps its entries", |_, state: &State| state.cpus.iter().any(is_about_to_keep)),
         Property::sometimes("a flush meets a switch", flush_meets_switch),
+        Property::sometimes("a flush is over and still owed", |_, state: &State| {
+            state.cpus.iter().any(|cpu| cpu.owes_a_flush && !is_flushed(state, cpu))
+        }),
         Property::sometimes("a flush finds no mailbox", |_, state: &State| state.pending.iter().any(is_unasked)),
         Property::sometimes("the end is reached", |model: &Protocol, state| is_over(model, state) && is_at_rest(state)),
     ]
@@ -89,12 +92,13 @@ fn uses_nothing_old(state: &State, cpu: &Cpu) -> bool {
     [PAGE, OTHER_PAGE].iter().all(|&item| is_usable(cpu.reachable()[item], space, item))
 }
 
-/// INV-6, C-54: nor does a handler that comes between any two steps, if the CPU says that the space runs.
+/// INV-6, C-54: nor does a handler that comes between any two steps, if the CPU says that the space runs and that it
+/// owes no flush.
 fn handler_uses_nothing_old(state: &State, cpu: &Cpu) -> bool {
     let Some(space) = loaded(state, cpu).filter(|space| cpu.own_presence == Presence::Running(space.id)) else {
         return true;
     };
-    if cpu.host != Hosted::Running {
+    if cpu.host != Hosted::Running || cpu.owes_a_flush {
         return true;
     }
     let cached = cpu.cached(Half::Kernel, cpu.root.pcid);
@@ -156,6 +160,12 @@ fn flush_meets_switch(_: &Protocol, state: &State) -> bool {
         _ => None,
     };
     state.cpus.iter().filter_map(looks_at).any(|target| state.cpus[target].presence == Presence::Switching)
+}
+
+/// False if it runs a space, and is behind a flush of it that has returned.
+fn is_flushed(state: &State, cpu: &Cpu) -> bool {
+    let known = cpu.asids.get(cpu.asid).map(|asid| asid.generation);
+    known.zip(loaded(state, cpu)).is_none_or(|(known, space)| known >= space.completed)
 }
 
 const fn is_unasked(pending: &Pending) -> bool {

@@ -237,6 +237,8 @@ pub struct Cpu {
     pub has_joined: bool,
     /// User halves that are flushed on the way out, by ASID.
     pub pending_user: u8,
+    /// It has acknowledged a request that it has not carried out yet.
+    pub owes_a_flush: bool,
     /// CR3.
     pub root: Root,
     /// What hardware has cached, by half and PCID.

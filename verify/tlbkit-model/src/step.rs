@@ -193,6 +193,9 @@ pub enum Step {
     /// Reports to a sender that it is done.
     /// Stands for `answer_mailbox` of `flush/answer.rs`.
     Acknowledge(CpuNumber, Mailbox),
+    /// Notes that it owes a flush that it is about to acknowledge, or that it has flushed.
+    /// Stands for `answer_mailbox` of `flush/answer.rs`, and for `is_running` of `cpu/mod.rs`.
+    MarkOwing(bool),
     /// Says that it is gone.
     /// Stands for `offline` of `cpu/hotplug.rs`.
     MarkAbsent,
