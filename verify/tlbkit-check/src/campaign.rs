@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use tlbkit::{Features, Late, Policy};
+use tlbkit::{Acknowledgement, Features, Late, Policy};
 use tlbkit_arch::SplitMix64;
 
 use crate::digest;
@@ -53,11 +53,21 @@ const TO_ONE_DIRECTORIES: u64 = 4;
 pub const DIRECTORIES_RETIRE: u64 = 1 << 38;
 /// Seeds of the first family for each of that one.
 const TO_ONE_DIRECTORIES_RETIRE: u64 = 8;
+/// The first seed of the family whose CPUs acknowledge early. It runs what the others run, one after the other, and a
+/// few programs more.
+pub const EARLY: u64 = 1 << 39;
+/// Seeds of the first family for each of that one.
+const TO_ONE_EARLY: u64 = 4;
+/// The first seeds of the others.
+const FIRST: [u64; 7] = [0, LATER, GUEST, BROADCAST, RETIRE, DIRECTORIES, DIRECTORIES_RETIRE];
 
 impl Plan {
     /// What `seed` runs.
     #[must_use]
     pub fn scenario(&self, seed: u64) -> Scenario {
+        if seed >= EARLY || self.program.is_some_and(Named::acknowledges_early) {
+            return self.early_scenario(seed);
+        }
         let mut draws = digest::random(!seed);
         let policy = policies::draw(&mut draws);
         let features = features(draws.below(8));
@@ -77,6 +87,21 @@ impl Plan {
         let program = self.program.or(in_turn).map_or_else(|| random(seed), Named::program);
         let config = MachineConfig { features, late, ..MachineConfig::default() };
         Scenario { config, policy: self.policy.unwrap_or(policy), program, only: None }
+    }
+
+    /// The scenario of another family, under a policy by which CPUs acknowledge early. One program in four is about
+    /// that.
+    fn early_scenario(&self, seed: u64) -> Scenario {
+        let (group, index) = (seed % EARLY / 4, seed % 4);
+        let families = FIRST.len() as u64;
+        let other = Self { program: self.program.filter(|named| !named.acknowledges_early()), ..*self };
+        let mut scenario = other.scenario(FIRST[(group % families) as usize] + 4 * (group / families) + index);
+        let in_turn = (index == 0).then(|| &named::EARLY[(group % named::EARLY.len() as u64) as usize]);
+        if let Some(named) = self.program.or(in_turn) {
+            scenario.program = named.program();
+        }
+        scenario.policy.acknowledgement = Acknowledgement::BeforeFlush;
+        scenario
     }
 
     /// The same on a machine with INVLPGB. Every CPU that has it has PCIDs.
@@ -178,8 +203,8 @@ pub fn seeds(plan: &Plan, first: u64, count: u64, threads: usize, progress: &(dy
 }
 
 /// Runs the seeds of all families: those of the first, then a quarter as many of the later one and of that with
-/// INVLPGB and with directories, and an eighth as many of the guests' and of those which retire, unless the plan names
-/// one program.
+/// INVLPGB, with directories and with early acknowledgement, and an eighth as many of the guests' and of those which
+/// retire, unless the plan names one program.
 #[must_use]
 pub fn families(plan: &Plan, first: u64, count: u64, threads: usize, progress: &(dyn Fn(u64) + Sync)) -> Report {
     let report = seeds(plan, first, count, threads, progress);
@@ -193,6 +218,7 @@ pub fn families(plan: &Plan, first: u64, count: u64, threads: usize, progress: &
         (RETIRE, TO_ONE_RETIRE),
         (DIRECTORIES, TO_ONE_DIRECTORIES),
         (DIRECTORIES_RETIRE, TO_ONE_DIRECTORIES_RETIRE),
+        (EARLY, TO_ONE_EARLY),
     ];
     others.into_iter().fold(report, |report, (family, to_one)| {
         if report.failure.is_some() {

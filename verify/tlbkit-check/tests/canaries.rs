@@ -2,7 +2,7 @@
 //! that is silent here would be silent about a bug too.
 
 use tlbkit::{Late, Policy};
-use tlbkit_check::campaign::{self, BROADCAST, DIRECTORIES, DIRECTORIES_RETIRE, GUEST, LATER, Plan, RETIRE};
+use tlbkit_check::campaign::{self, BROADCAST, DIRECTORIES, DIRECTORIES_RETIRE, EARLY, GUEST, LATER, Plan, RETIRE};
 use tlbkit_check::program::Op;
 use tlbkit_check::program::named::{self, Named};
 use tlbkit_check::{Errata, Erratum, MachineConfig, Oracle, Scenario};
@@ -75,7 +75,8 @@ fn all_families_are_run_and_each_has_named_programs_and_others() {
         + steps(BROADCAST, 4)
         + steps(RETIRE, 2)
         + steps(DIRECTORIES, 4)
-        + steps(DIRECTORIES_RETIRE, 2);
+        + steps(DIRECTORIES_RETIRE, 2)
+        + steps(EARLY, 4);
     assert_eq!(campaign::families(&plan, 0, 16, 2, &|_| ()).steps, all);
     let families = [
         (0, named::ALL),
@@ -85,6 +86,7 @@ fn all_families_are_run_and_each_has_named_programs_and_others() {
         (RETIRE, named::RETIRE),
         (DIRECTORIES, named::DIRECTORIES),
         (DIRECTORIES_RETIRE, named::DIRECTORIES_RETIRE),
+        (EARLY, named::EARLY),
     ];
     for (first, list) in families {
         let is_named = |seed| named::all().any(|named| named.program() == plan.scenario(first + seed).program);

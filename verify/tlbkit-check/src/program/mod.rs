@@ -8,6 +8,7 @@ pub(crate) mod bytes;
 mod calls;
 mod direct;
 mod directories;
+mod early;
 pub(crate) mod execute;
 mod generate;
 mod giant;

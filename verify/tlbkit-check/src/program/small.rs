@@ -11,7 +11,15 @@ pub struct Named {
     /// What it looks for.
     pub purpose: &'static str,
     make: fn() -> Program,
-    needs_broadcast: bool,
+    subject: Subject,
+}
+
+/// What a program is about, and is run with whatever its seed draws.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Subject {
+    Anything,
+    Broadcast,
+    EarlyAcknowledgement,
 }
 
 impl Named {
@@ -23,17 +31,27 @@ impl Named {
 
     /// True if it is about INVLPGB: then its machine has that.
     pub(crate) fn needs_broadcast(&self) -> bool {
-        self.needs_broadcast
+        self.subject == Subject::Broadcast
+    }
+
+    /// True if it is about early acknowledgement: then its policy has that.
+    pub(crate) fn acknowledges_early(&self) -> bool {
+        self.subject == Subject::EarlyAcknowledgement
     }
 }
 
 pub(super) const fn named(name: &'static str, purpose: &'static str, make: fn() -> Program) -> Named {
-    Named { name, purpose, make, needs_broadcast: false }
+    Named { name, purpose, make, subject: Subject::Anything }
 }
 
 /// The same for a program that is about INVLPGB.
 pub(super) const fn broadcast(name: &'static str, purpose: &'static str, make: fn() -> Program) -> Named {
-    Named { needs_broadcast: true, ..named(name, purpose, make) }
+    Named { subject: Subject::Broadcast, ..named(name, purpose, make) }
+}
+
+/// The same for a program that is about early acknowledgement.
+pub(super) const fn early(name: &'static str, purpose: &'static str, make: fn() -> Program) -> Named {
+    Named { subject: Subject::EarlyAcknowledgement, ..named(name, purpose, make) }
 }
 
 /// CPU 0 maps and writes pages of space 0, then `others` more CPUs run it and read them.
@@ -68,7 +86,7 @@ pub(super) const ALL: &[Named] = &[
 ];
 
 /// Two CPUs that have run space 0 and used its page.
-fn pair(first: &[Op], second: &[Op]) -> Program {
+pub(super) fn pair(first: &[Op], second: &[Op]) -> Program {
     Program { setup: shared(1, 1), cpus: vec![first.to_vec(), second.to_vec()] }
 }
 
