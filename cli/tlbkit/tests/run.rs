@@ -359,13 +359,17 @@ fn designs_stand_beside_linux_in_one_table_and_one_picture() {
         assert!(said.contains(row), "{row}: {said}");
     }
     let of = |design: &str| said.lines().filter(|line| line.starts_with(&format!("|   {design} "))).count();
-    assert_eq!(["tlbkit", "early-ack", "latr", "private-levels", "private-levels-latr"].map(of), [4; 5], "{said}");
+    assert_eq!(
+        ["tlbkit", "early-ack", "latr", "private-levels", "private-levels-latr", "abis"].map(of),
+        [4; 6],
+        "{said}"
+    );
     let unknown = said.matches(" not known ").count();
-    assert_eq!(fs::read_to_string(&picture).unwrap().matches("whisker").count() - 1, 20 - unknown);
+    assert_eq!(fs::read_to_string(&picture).unwrap().matches("whisker").count() - 1, 24 - unknown);
     assert_eq!(text(&[&line[..], &more].concat()), said, "rows are taken as they are");
     let rows = text(&[&line[..], &more, &["--json"]].concat());
     let means = rows.lines().filter(|row| row.contains("\"means_of\":\"latr\"")).count();
-    assert_eq!((rows.lines().count(), means), (2 * 2 * 6 * (2 + 1), 4), "{rows}");
+    assert_eq!((rows.lines().count(), means), (2 * 2 * 7 * (2 + 1), 4), "{rows}");
     for (line, wrong) in [
         ("designs --cpus 8,2", "tlbkit: --cpus: each number once, the smallest first\n"),
         ("designs madvise --cpus 2", "tlbkit: no workload madvise; did you mean madvise1? see tlbkit list workloads\n"),

@@ -111,8 +111,8 @@ impl Pte {
     /// what `new` does not (C-40). Compare `pte_needs_flush` of Linux.
     ///
     /// False for an entry that was not present, and for wider permissions: a stale translation then faults, and the
-    /// fault invalidates it. An entry whose A bit was clear when it was replaced should not be cached anywhere, but
-    /// nothing here relies on that.
+    /// fault invalidates it. An entry whose A bit was clear when it was replaced is cached nowhere, but nothing here
+    /// relies on that: who does asks for it first.
     #[inline]
     #[must_use]
     pub const fn needs_flush(self, new: Self) -> bool {

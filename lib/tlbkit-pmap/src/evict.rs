@@ -7,6 +7,7 @@
 //! `flush_tlb_batched_pending`). A page fault does not flush: it may map a new page there while other CPUs still use
 //! the old one, until the eviction is finished.
 
+use crate::accessed::is_cached_nowhere;
 use crate::gather::HeldFrames;
 use crate::memory::{Frame, Memory};
 use crate::pmap::user_range;
@@ -50,7 +51,12 @@ impl Eviction {
                 span.start = va + entry.bytes();
                 if entry.level == 1 && self.room != 0 {
                     let old = Pte(mem.swap(entry.at, 0));
-                    self.add(cpu, vm, pte::into_frame(old));
+                    let frame = pte::into_frame(old);
+                    if is_cached_nowhere(cpu, old) {
+                        frame.into_iter().for_each(|frame| mem.put(frame));
+                    } else {
+                        self.add(cpu, vm, frame);
+                    }
                 }
             }
             Ok(())

@@ -7,7 +7,7 @@ use crate::pte;
 use crate::region::{Backing, Protection, Region};
 use crate::table::{self, Entry, Found};
 use crate::vm::Vm;
-use tlbkit::{Cpu, Hardware, PAGE_BYTES, PhysAddr, Reason, Stride, VirtAddr};
+use tlbkit::{Cpu, Hardware, PAGE_BYTES, PhysAddr, Reason, Stride, Unaccessed, VirtAddr};
 use tlbkit_arch::addr::TABLE_ENTRIES;
 use tlbkit_arch::{Pte, entry_at};
 
@@ -82,7 +82,7 @@ impl<'k, S> Vm<'k, S> {
         let result = match table::find(mem, self.pmap.root(), va) {
             Found::Leaf(entry) if is_write_of_read_only(entry, access) => copy_on_write(&self.pmap, cpu, mem, va),
             Found::Leaf(_) => Ok(Fault::Spurious),
-            Found::Hole(level) => fill(&self.pmap, cpu.hardware(), mem, &region, va, level, access),
+            Found::Hole(level) => fill(&self.pmap, cpu, mem, &region, va, level, access),
         };
         let result = if self.pmap.has_directories() { self.hook_after(result, cpu, mem, va) } else { result };
         result.unwrap_or(Fault::OutOfMemory)
@@ -115,15 +115,16 @@ fn is_write_of_read_only(entry: Entry, access: Access) -> bool {
 /// Maps a page where none is mapped, so nothing has to be flushed (C-40). The page that was mapped there before may
 /// have been unhooked by a sweep or an eviction that has not flushed yet. Until that operation returns, other CPUs may
 /// use the old page beside the new one. The old frame is freed only afterwards.
-pub(crate) fn fill<S>(
+pub(crate) fn fill<S, H: Hardware>(
     pmap: &Pmap<S>,
-    hw: &impl Hardware,
+    cpu: &Cpu<'_, '_, H>,
     mem: &impl Memory,
     region: &Region,
     va: u64,
     hole: u32,
     access: Access,
 ) -> Result<Fault, Error> {
+    let hw = cpu.hardware();
     if hole >= 2
         && let Some(fault) = fill_large(pmap, hw, mem, region, va, access)?
     {
@@ -132,27 +133,32 @@ pub(crate) fn fill<S>(
     let (pte, zeroed, copied) = new_page(mem, region, va, access)?;
     let made = pmap.install(hw, mem, va, 1, with_protection(pte, region.protection))?;
     if access == Access::Read && region.backing.has_file() && mem.fault_around() != 1 {
-        map_around(pmap, hw, mem, region, va);
+        map_around(pmap, cpu, mem, region, va);
     }
     Ok(made.map_or(Fault::Spurious, |table_frames| Fault::Mapped { zeroed, copied, table_frames }))
 }
 
 /// Fault-around: maps the pages of the file in the window around `va`, as far as they lie in the region and nothing is
-/// mapped there yet. The window lies in the last-level table of `va`, which exists already.
-fn map_around<S>(pmap: &Pmap<S>, hw: &impl Hardware, mem: &impl Memory, region: &Region, va: u64) {
+/// mapped there yet. The window lies in the last-level table of `va`, which exists already. No access has asked for
+/// these pages; where it saves a flush to know that, the accessed bit says so.
+fn map_around<S, H: Hardware>(pmap: &Pmap<S>, cpu: &Cpu<'_, '_, H>, mem: &impl Memory, region: &Region, va: u64) {
     let pages = mem.fault_around();
     // In a larger window, addresses beyond the table would alias entries of other pages.
     let is_in_one_table = pages.is_power_of_two() && pages <= TABLE_ENTRIES;
     assert!(is_in_one_table, "fault_around {pages}: must be a power of two, at most {TABLE_ENTRIES}");
     let bytes = pages * PAGE_BYTES;
     let (window, own) = (va & !(bytes - 1), region.range());
-    let _guard = pmap.lock(hw, va);
+    let early = match cpu.tlb().policy().unaccessed {
+        Unaccessed::Flushed => 0,
+        Unaccessed::Spared => Pte::ACCESSED,
+    };
+    let _guard = pmap.lock(cpu.hardware(), va);
     let Found::Leaf(Entry { at: entry, level: 1, .. }) = table::find(mem, pmap.root(), va) else { return };
     for page in (window.max(own.start)..(window + bytes).min(own.end)).step_by(PAGE_BYTES as usize) {
         let at = entry_at(PhysAddr(entry.0 & !(PAGE_BYTES - 1)), VirtAddr(page), 1);
         if Pte(mem.load(at)).is_empty() {
             let pte = file_page(mem, region, page, Access::Read);
-            mem.store(at, with_protection(pte, region.protection).0);
+            mem.store(at, with_protection(pte.without(early), region.protection).0);
         }
     }
 }

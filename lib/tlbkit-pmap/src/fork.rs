@@ -98,7 +98,7 @@ impl<'k, S> Vm<'k, S> {
     ) -> Result<(), Error> {
         for va in region.range().step_by(PAGE_BYTES as usize) {
             if let Found::Hole(level) = table::find(mem, self.pmap.root(), va) {
-                fill(&self.pmap, cpu.hardware(), mem, region, va, level, Access::Read)?;
+                fill(&self.pmap, cpu, mem, region, va, level, Access::Read)?;
             }
         }
         Ok(())

@@ -3,6 +3,7 @@
 //! It collects what one operation has unhooked from the page tables and the frames behind it. The frames are put only
 //! after the flush.
 
+use crate::accessed;
 use crate::memory::{Frame, Memory};
 use crate::pmap::Pmap;
 use crate::table::{self, Entry, Root};
@@ -11,6 +12,7 @@ use tlbkit::{
     Cpu, GracePeriods, Hardware, Nested, PAGE_BYTES, PhysAddr, Reach, Reason, Retired, Scope, SharedDirty, Stride,
     TlbGather, Translations, VirtAddr,
 };
+use tlbkit_arch::Pte;
 
 /// Frames after which a sweep flushes and goes on: 512 pages and their page-table page, which is about what fits into a
 /// 4 KiB stack frame. Few under loom, whose stacks are small.
@@ -152,6 +154,11 @@ impl<'a, H: Hardware, M: Memory, const N: usize> MmuGather<'a, H, M, N> {
             Some(sharers) => self.reach.add(sharers),
             None => self.reach = Reach::EVERYBODY,
         }
+    }
+
+    /// True if what `old` mapped, an entry that an exchange returned, needs no flush: `accessed.rs`.
+    pub(crate) fn is_cached_nowhere(&self, old: Pte) -> bool {
+        accessed::is_cached_nowhere(&self.cpu, old)
     }
 
     /// Makes each flush from here on one of the whole user half.

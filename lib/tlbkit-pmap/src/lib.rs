@@ -14,6 +14,8 @@
 //! | narrower permissions | one per call | `WriteProtect`, `Fork` |
 //! | another frame: copy-on-write, a replacement | at once: clear, flush, write the new one | `CopyOnWrite`, `Enter` |
 //! | a large page split into base pages | at once, likewise | `Enter` |
+//! | any of these, of an entry that no CPU has accessed | none, if the policy relies on that | |
+//! | an accessed bit cleared, to age a page | one per page table, under its lock | `WriteProtect` |
 //! | a store by the only holder of a frame | none: the permissions only get wider | |
 //! | a page-table page unhooked | with the flush of its call, which then reaches lazy TLB CPUs too | `FreeTable` |
 //! | the page tables of a dying space | none if they are freed at destroy, else as above | `FreeTable` |
@@ -22,7 +24,8 @@
 //! | a running thread migrates | none here: the protocol's context switch takes care of it | |
 //!
 //! Entries are cleared by an atomic exchange, so that no A or D bit is lost (C-41). The D bit is relied on only after
-//! the flush (C-42); the A bit never is. A sweep that holds 512 frames flushes and goes on.
+//! the flush (C-42); the A bit is if the policy says so (`accessed.rs`). A sweep that holds 512 frames flushes and goes
+//! on.
 //!
 //! # Lock order
 //!
@@ -40,6 +43,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+mod accessed;
 mod directories;
 mod error;
 mod evict;

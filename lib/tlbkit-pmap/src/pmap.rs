@@ -228,11 +228,13 @@ impl<S> Pmap<S> {
         let old = Pte(mem.swap(entry.at, 0));
         let mut gather = self.gather::<H, M, 2>(cpu, mem);
         let va = va & !(entry.bytes() - 1);
+        let is_gone = self.is_gone(cpu, old);
         match pte::into_frame(old) {
             // The same frame with at least the same permissions: only the surplus reference is dropped.
             Some(frame) if frame.at == new.frame() && !old.needs_flush(new) => mem.put(frame),
+            Some(frame) if is_gone => mem.put(frame),
             Some(frame) => gather.unmap(va, entry, reason, frame),
-            None if old.needs_flush(new) => gather.page(va, entry, Scope::NonGlobal, reason),
+            None if old.needs_flush(new) && !is_gone => gather.page(va, entry, Scope::NonGlobal, reason),
             None => {}
         }
         gather.finish();
@@ -267,7 +269,9 @@ impl<S> Pmap<S> {
         };
         let mut gather = self.gather::<H, M, 1>(cpu, mem);
         let old = Pte(mem.swap(entry.at, 0));
-        gather.page(va & !(entry.bytes() - 1), entry, Scope::NonGlobal, Reason::Enter);
+        if !self.is_gone(cpu, old) {
+            gather.page(va & !(entry.bytes() - 1), entry, Scope::NonGlobal, Reason::Enter);
+        }
         gather.finish();
         let pieces = match copy {
             Some(copy) => {

@@ -282,6 +282,9 @@ fn unmap_leaf<H: Hardware, M: Memory, const N: usize>(
     gather: &mut MmuGather<'_, H, M, N>,
 ) {
     let old = Pte(mem.swap(entry.at, 0));
+    if gather.is_cached_nowhere(old) {
+        return pte::into_frame(old).into_iter().for_each(|frame| mem.put(frame));
+    }
     if old.has(Pte::DIRTY | pte::SHARED) {
         gather.will_unmap_shared_dirty();
     }
@@ -305,7 +308,7 @@ pub(crate) fn change_leaf<H: Hardware, M: Memory, const N: usize>(
     while let Err(found) = mem.compare_exchange(entry.at, old.0, change(old).0) {
         old = Pte(found);
     }
-    if old.needs_flush(change(old)) {
+    if old.needs_flush(change(old)) && !gather.is_cached_nowhere(old) {
         gather.page(va, entry, Scope::NonGlobal, reason);
     }
 }

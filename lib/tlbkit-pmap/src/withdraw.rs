@@ -2,7 +2,8 @@
 //!
 //! The entries are unhooked, and the flush is issued, under the page-table lock and with interrupts off. An operation
 //! that finds the entries gone before the flush is complete flushes by itself, as with an
-//! [`Eviction`](crate::Eviction) (C-28).
+//! [`Eviction`](crate::Eviction) (C-28). An entry that no CPU has accessed is flushed like any other here, as its frame
+//! would have to be put with interrupts off.
 
 use crate::gather::HeldFrames;
 use crate::memory::Memory;

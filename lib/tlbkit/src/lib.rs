@@ -107,7 +107,7 @@ pub use policy::history::tables::{Foreign, Nested, SharedDirty, TableFree};
 pub use policy::text::{KEYS, Key, TextError};
 pub use policy::{
     Acknowledgement, Broadcast, Compare, CpuSetUpkeep, Directories, Isolation, Knobs, Lazy, LocalFlush,
-    MAX_CEILING_PAGES, Policy, Preset, RangeRule, Reason, Tags, Unmapping, UserFlush,
+    MAX_CEILING_PAGES, Policy, Preset, RangeRule, Reason, Tags, Unaccessed, Unmapping, UserFlush,
 };
 pub use space::cpu_set::{AtomicCpuSet, Missing};
 pub use space::{AddressSpace, Destroyed, Generation, SpaceId, Translations};

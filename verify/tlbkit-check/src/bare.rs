@@ -108,6 +108,18 @@ impl Bare {
         self.machine.watch(va);
     }
 
+    /// From now on walks set the A bit of an entry before they cache anything of it, as Intel's manual has it.
+    pub fn mark_first(&mut self) {
+        self.machine.marks_first = true;
+    }
+
+    /// Walks set each A bit that they have found clear.
+    pub fn mark_all(&mut self) {
+        while self.machine.has_unaccessed() {
+            self.machine.set_accessed(0);
+        }
+    }
+
     /// Everything that a load of `va` by `cpu` can come to.
     #[must_use]
     pub fn loads(&self, cpu: usize, va: u64) -> Vec<Seen> {

@@ -58,14 +58,18 @@ const TO_ONE_DIRECTORIES_RETIRE: u64 = 8;
 pub const EARLY: u64 = 1 << 39;
 /// Seeds of the first family for each of that one.
 const TO_ONE_EARLY: u64 = 4;
-/// The first seeds of the others.
+/// The first seed of the family whose kernel takes out without a flush what no CPU has accessed.
+pub const ACCESSED: u64 = 1 << 40;
+/// Seeds of the first family for each of that one.
+const TO_ONE_ACCESSED: u64 = 8;
+/// The first seeds of those that run early acknowledgement too.
 const FIRST: [u64; 7] = [0, LATER, GUEST, BROADCAST, RETIRE, DIRECTORIES, DIRECTORIES_RETIRE];
 
 impl Plan {
     /// What `seed` runs.
     #[must_use]
     pub fn scenario(&self, seed: u64) -> Scenario {
-        if seed >= EARLY || self.program.is_some_and(Named::acknowledges_early) {
+        if (EARLY..ACCESSED).contains(&seed) || self.program.is_some_and(Named::acknowledges_early) {
             return self.early_scenario(seed);
         }
         let mut draws = digest::random(!seed);
@@ -81,7 +85,8 @@ impl Plan {
             GUEST..RETIRE => (named::GUEST, Program::random_guest),
             RETIRE..DIRECTORIES => (named::RETIRE, Program::random_retiring),
             DIRECTORIES..DIRECTORIES_RETIRE => (named::DIRECTORIES, Program::random_with_directories),
-            DIRECTORIES_RETIRE.. => (named::DIRECTORIES_RETIRE, Program::random_retiring_with_directories),
+            DIRECTORIES_RETIRE..ACCESSED => (named::DIRECTORIES_RETIRE, Program::random_retiring_with_directories),
+            ACCESSED.. => (named::ACCESSED, Program::random_sparing),
         };
         let in_turn = seed.is_multiple_of(2).then(|| &named[(seed / 2) as usize % named.len()]);
         let program = self.program.or(in_turn).map_or_else(|| random(seed), Named::program);
@@ -203,8 +208,8 @@ pub fn seeds(plan: &Plan, first: u64, count: u64, threads: usize, progress: &(dy
 }
 
 /// Runs the seeds of all families: those of the first, then a quarter as many of the later one and of that with
-/// INVLPGB, with directories and with early acknowledgement, and an eighth as many of the guests' and of those which
-/// retire, unless the plan names one program.
+/// INVLPGB, with directories and with early acknowledgement, and an eighth as many of the guests', of those which
+/// retire and of those that go by accessed bits, unless the plan names one program.
 #[must_use]
 pub fn families(plan: &Plan, first: u64, count: u64, threads: usize, progress: &(dyn Fn(u64) + Sync)) -> Report {
     let report = seeds(plan, first, count, threads, progress);
@@ -219,6 +224,7 @@ pub fn families(plan: &Plan, first: u64, count: u64, threads: usize, progress: &
         (DIRECTORIES, TO_ONE_DIRECTORIES),
         (DIRECTORIES_RETIRE, TO_ONE_DIRECTORIES_RETIRE),
         (EARLY, TO_ONE_EARLY),
+        (ACCESSED, TO_ONE_ACCESSED),
     ];
     others.into_iter().fold(report, |report, (family, to_one)| {
         if report.failure.is_some() {

@@ -6,7 +6,7 @@
 use tlbkit::{
     Accounting, Acknowledgement, Batching, Broadcast, Compare, CpuSetUpkeep, Directories, FamilyShift, Foreign,
     History, Isolation, KernelSet, LargePageWalk, Lazy, LazyReferences, LocalFlush, Nested, PRESETS, Policy, RangeRule,
-    SharedDirty, TableFree, Tags, Unmapping, UserFlush,
+    SharedDirty, TableFree, Tags, Unaccessed, Unmapping, UserFlush,
 };
 
 use crate::digest;
@@ -15,13 +15,13 @@ use tlbkit_arch::SplitMix64;
 /// A policy at random.
 pub(crate) fn draw(random: &mut SplitMix64) -> Policy {
     match random.below(2) {
-        // Those that retire differ in nothing that the protocol knows of; without them each seed keeps its policy.
+        // These differ in nothing that the protocol knows of; without them each seed keeps its policy.
         0 => {
             let awaiting = || {
                 PRESETS.iter().filter(|preset| {
-                    let Policy { unmapping, directories, acknowledgement, .. } = preset.policy;
-                    let ours = (unmapping, directories, acknowledgement);
-                    ours == (Unmapping::Awaited, Directories::Shared, Acknowledgement::AfterFlush)
+                    let Policy { unmapping, directories, acknowledgement, unaccessed, .. } = preset.policy;
+                    let awaits = (unmapping, directories) == (Unmapping::Awaited, Directories::Shared);
+                    awaits && (acknowledgement, unaccessed) == (Acknowledgement::AfterFlush, Unaccessed::Flushed)
                 })
             };
             let number = random.below(awaiting().count() as u64) as usize;
@@ -52,7 +52,7 @@ fn point(random: &mut SplitMix64) -> Policy {
     let (nested, shared_dirty) = overlaps(*random);
     let history = History { kernel_set, batching, table_free, foreign, accounting, nested, shared_dirty };
     let broadcast = Broadcast::Off;
-    // Programs say what they retire, and whether CPUs have directories.
+    // Programs say what they retire, whether CPUs have directories, and whether their kernel goes by accessed bits.
     let (unmapping, directories) = (Unmapping::Awaited, Directories::Shared);
     Policy {
         tags,
@@ -67,6 +67,7 @@ fn point(random: &mut SplitMix64) -> Policy {
         unmapping,
         directories,
         acknowledgement: Acknowledgement::AfterFlush,
+        unaccessed: Unaccessed::Flushed,
         history,
     }
 }

@@ -4,7 +4,7 @@ use std::cell::{OnceCell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tlbkit::sync::AtomicU64;
-use tlbkit::{AddressSpace, CpuState, GracePeriods, Passed, Policy, Sharers, Tlb};
+use tlbkit::{AddressSpace, CpuState, GracePeriods, Passed, Policy, Sharers, Tlb, Unaccessed};
 use tlbkit_pmap::KernelMap;
 
 use crate::finding::{Finding, Oracle};
@@ -65,7 +65,9 @@ pub(crate) fn run(scenario: &Scenario, chooser: Box<dyn Chooser>, log: Log) -> O
     let sharers: Vec<_> = (0..frames).map(|_| Sharers::new()).collect();
     let bus = Bus { machine: &machine, sharers: &sharers };
     let kernel_map = KernelMap::new(&bus, &windows).expect("frames for the kernel's tables");
-    let tlb = Tlb::new(&states, &matrix, kernel_map.root(), scenario.policy);
+    let policy = scenario.program.adapt(scenario.policy);
+    machine.borrow_mut().marks_first = policy.unaccessed == Unaccessed::Spared;
+    let tlb = Tlb::new(&states, &matrix, kernel_map.root(), policy);
     name_words(&mut machine.borrow_mut(), &states, &matrix);
     let of_kernel = machine.borrow().memory.in_use().collect::<Vec<_>>();
     let passed: Vec<_> = (0..cpus).map(|_| Passed::new()).collect();

@@ -2,7 +2,9 @@
 //! that is silent here would be silent about a bug too.
 
 use tlbkit::{Late, Policy};
-use tlbkit_check::campaign::{self, BROADCAST, DIRECTORIES, DIRECTORIES_RETIRE, EARLY, GUEST, LATER, Plan, RETIRE};
+use tlbkit_check::campaign::{
+    self, ACCESSED, BROADCAST, DIRECTORIES, DIRECTORIES_RETIRE, EARLY, GUEST, LATER, Plan, RETIRE,
+};
 use tlbkit_check::program::Op;
 use tlbkit_check::program::named::{self, Named};
 use tlbkit_check::{Errata, Erratum, MachineConfig, Oracle, Scenario};
@@ -76,7 +78,8 @@ fn all_families_are_run_and_each_has_named_programs_and_others() {
         + steps(RETIRE, 2)
         + steps(DIRECTORIES, 4)
         + steps(DIRECTORIES_RETIRE, 2)
-        + steps(EARLY, 4);
+        + steps(EARLY, 4)
+        + steps(ACCESSED, 2);
     assert_eq!(campaign::families(&plan, 0, 16, 2, &|_| ()).steps, all);
     let families = [
         (0, named::ALL),
@@ -87,6 +90,7 @@ fn all_families_are_run_and_each_has_named_programs_and_others() {
         (DIRECTORIES, named::DIRECTORIES),
         (DIRECTORIES_RETIRE, named::DIRECTORIES_RETIRE),
         (EARLY, named::EARLY),
+        (ACCESSED, named::ACCESSED),
     ];
     for (first, list) in families {
         let is_named = |seed| named::all().any(|named| named.program() == plan.scenario(first + seed).program);

@@ -2,7 +2,7 @@
 
 use tlbkit::{
     Acknowledgement, Broadcast, CpuSetUpkeep, HostFlush, Isolation, Lazy, LazyReferences, LocalFlush, Policy, Tags,
-    Unmapping, UserFlush,
+    Unaccessed, Unmapping, UserFlush,
 };
 
 use crate::deviation::Deviation;
@@ -107,6 +107,7 @@ fn kept() -> Policy {
         unmapping: Unmapping::Awaited,
         directories: tlbkit::Directories::Shared,
         acknowledgement: Acknowledgement::AfterFlush,
+        unaccessed: Unaccessed::Flushed,
         ..Policy::default()
     }
 }

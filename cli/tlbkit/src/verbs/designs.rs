@@ -32,7 +32,7 @@ struct Design {
 }
 
 /// What is compared, with the first one.
-const DESIGNS: [Design; 6] = [
+const DESIGNS: [Design; 7] = [
     Design { policy: "linux-6.18", document: "arch/x86/mm/tlb.c of Linux 6.18" },
     Design { policy: "tlbkit", document: "our own default" },
     Design { policy: "early-ack", document: "Amit, EuroSys 2020: a CPU acknowledges a flush before it flushes" },
@@ -42,6 +42,7 @@ const DESIGNS: [Design; 6] = [
         document: "RadixVM, EuroSys 2013, and numaPTE, 2024: page tables of each CPU's own above the last level",
     },
     Design { policy: "private-levels-latr", document: "both at once" },
+    Design { policy: "abis", document: "ABIS, USENIX ATC 2017, in part: what no CPU has accessed is not flushed" },
 ];
 
 /// First those that flush much, then those that should not be slower.

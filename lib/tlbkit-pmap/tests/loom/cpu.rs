@@ -102,8 +102,17 @@ impl Cpu {
 
     /// Maps a frame at `va` that nobody has stored to.
     pub(crate) fn enter_clean(&self, va: u64) {
+        self.enter(va, Pte::ACCESSED);
+    }
+
+    /// The same of a frame that nobody has accessed.
+    pub(crate) fn enter_unaccessed(&self, va: u64) {
+        self.enter(va, 0);
+    }
+
+    fn enter(&self, va: u64, accessed: u64) {
         let frame = self.machine.mem.alloc(12, Purpose::Data).expect("memory");
-        let bits = Pte::PRESENT | Pte::WRITE | Pte::USER | Pte::ACCESSED;
+        let bits = Pte::PRESENT | Pte::WRITE | Pte::USER | accessed;
         self.machine.vm.enter(&self.protocol(), self.machine.mem, va, frame, bits).expect("memory");
     }
 
@@ -130,6 +139,8 @@ impl Cpu {
             match pte.step(level) {
                 WalkStep::NotPresent => return false,
                 WalkStep::Table(next) => (table, level) = (next, level - 1),
+                // An entry that has changed meanwhile is looked at again.
+                WalkStep::Page(..) if !pte.has(Pte::ACCESSED) && !mem.set_bit(at, pte.0, Pte::ACCESSED) => {}
                 WalkStep::Page(frame, _) => {
                     let frame = mem.frame(frame);
                     frame.touch();

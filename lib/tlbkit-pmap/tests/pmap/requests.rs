@@ -228,3 +228,41 @@ fn a_kernel_window_that_finds_no_memory_or_no_place_leaves_nothing_behind() {
     windows.into_iter().for_each(|window| m.kernel.unmap(&m.cpu(0), m.mem, window));
     assert!(map().unwrap().is_some());
 }
+
+/// Pages 1 to 3 are mapped by the fault at page 0; then CPU 1 uses page 1 alone.
+#[test]
+fn c_45_what_no_cpu_has_accessed_is_taken_out_without_a_flush_where_the_policy_says_so() {
+    for (unaccessed, asked) in [(Unaccessed::Flushed, [1, 1, 1]), (Unaccessed::Spared, [0, 0, 1])] {
+        let m = Machine::new(2, Policy { unaccessed, ..Policy::DEFAULT });
+        m.mem.around.set(Some(4));
+        let vm = m.space();
+        let va = vm.map(&m.cpu(0), 4, Backing::FilePrivate, Protection::ReadWrite).unwrap();
+        m.read(0, vm, va).unwrap();
+        m.read(1, vm, va + PAGE).unwrap();
+        let of = |change: &dyn Fn()| {
+            let before = m.interrupts(0);
+            change();
+            m.interrupts(0) - before
+        };
+        let protect = || vm.protect(&m.cpu(0), m.mem, va + 2 * PAGE, 1, Protection::None).unwrap();
+        let unmap = |page| vm.dontneed(&m.cpu(0), m.mem, va + page * PAGE, 1).unwrap();
+        assert_eq!([of(&protect), of(&|| unmap(3)), of(&|| unmap(1))], asked, "{unaccessed:?}");
+        m.end(0, vm);
+        assert_eq!(m.used(), 0);
+    }
+}
+
+#[test]
+fn c_45_a_page_that_was_aged_shows_each_access_that_comes_later() {
+    on_every_preset(|m| {
+        let vm = m.space();
+        let va = anon(m, vm, 3);
+        (0..2).for_each(|page| m.write(0, vm, va + page * PAGE, 5).unwrap());
+        m.read(1, vm, va).unwrap();
+        let age = || vm.age(&m.cpu(0), m.mem, va, 3).unwrap();
+        assert_eq!([age(), age()], [2, 0]);
+        m.read(1, vm, va).unwrap();
+        assert_eq!(age(), 1, "CPU 1 kept no translation");
+        m.end(0, vm);
+    });
+}

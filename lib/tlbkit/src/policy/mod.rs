@@ -1,8 +1,8 @@
 //! Policies: every decision on which kernels differ, as data.
 //!
 //! **The rule.** Each field is independent of the others, so that published kernels are points in one space
-//! (`presets`), and so are new ideas. A policy never decides *whether* something is flushed, only how, when and by
-//! which CPU.
+//! (`presets`), and so are new ideas. A policy never decides *whether* what some CPU may hold is flushed, only how,
+//! when and by which CPU.
 //!
 //! [`Policy`] is fixed when a machine is made; [`Knobs`] can be changed while it runs. `text.rs` reads and prints
 //! policies. `history/` has what older kernels chose, behind a feature.
@@ -157,6 +157,17 @@ pub enum Acknowledgement {
     BeforeFlush,
 }
 
+/// Whether an entry that was taken out with its accessed bit clear is flushed like any other. The kernel takes entries
+/// out; the protocol does what its caller calls.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unaccessed {
+    /// It is.
+    Flushed,
+    /// It is not: a processor sets the bit before it caches a translation, so nobody has it (ABIS). Right only where
+    /// software clears the bit of no entry without flushing that before anybody can take the entry out.
+    Spared,
+}
+
 /// A point in the space of all these choices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs, reason = "each field is documented at its type")]
@@ -173,6 +184,7 @@ pub struct Policy {
     pub unmapping: Unmapping,
     pub directories: Directories,
     pub acknowledgement: Acknowledgement,
+    pub unaccessed: Unaccessed,
     pub history: History,
 }
 
@@ -264,6 +276,7 @@ pub(crate) const TLBKIT: Preset = Preset {
         unmapping: Unmapping::Awaited,
         directories: Directories::Shared,
         acknowledgement: Acknowledgement::AfterFlush,
+        unaccessed: Unaccessed::Flushed,
         history: History::NONE,
     },
 };

@@ -12,7 +12,7 @@ use super::history::text as history;
 use super::words::{Put, Word, number, put_word, value_of};
 use super::{
     Acknowledgement, Broadcast, Compare, CpuSetUpkeep, Directories, Isolation, Lazy, LocalFlush, MAX_CEILING_PAGES,
-    Policy, RangeRule, Tags, Unmapping, UserFlush,
+    Policy, RangeRule, Tags, Unaccessed, Unmapping, UserFlush,
 };
 use crate::cpu::asid::MAX_ASIDS;
 
@@ -68,6 +68,7 @@ pub const KEYS: &[Key] = &[
     ),
     key("directories", "shared, own: whether each CPU has page tables of its own above the last level"),
     key("ack", "after, before: whether a CPU acknowledges a flush when it has flushed, or before, where it may"),
+    key("unaccessed", "flushed, spared: whether an entry that no CPU has accessed is flushed when it is taken out"),
     key("lazy_refs", "awaited, shot-down, counted"),
     key("stats", "on, off"),
     key("nested", "range, everything: what the end of a sweep flushes while another one of the space is under way"),
@@ -79,6 +80,7 @@ const UNMAPPING: &[Word<Unmapping>] = &[("awaited", Unmapping::Awaited), ("retir
 const DIRECTORIES: &[Word<Directories>] = &[("shared", Directories::Shared), ("own", Directories::OfEachCpu)];
 const ACKNOWLEDGEMENT: &[Word<Acknowledgement>] =
     &[("after", Acknowledgement::AfterFlush), ("before", Acknowledgement::BeforeFlush)];
+const UNACCESSED: &[Word<Unaccessed>] = &[("flushed", Unaccessed::Flushed), ("spared", Unaccessed::Spared)];
 const LAZY_REFERENCES: &[Word<LazyReferences>] = &[
     ("awaited", LazyReferences::Awaited),
     ("shot-down", LazyReferences::ShotDown),
@@ -182,6 +184,7 @@ impl Policy {
             "unmap" => self.unmapping = value_of(UNMAPPING, value).ok_or(bad)?,
             "directories" => self.directories = value_of(DIRECTORIES, value).ok_or(bad)?,
             "ack" => self.acknowledgement = value_of(ACKNOWLEDGEMENT, value).ok_or(bad)?,
+            "unaccessed" => self.unaccessed = value_of(UNACCESSED, value).ok_or(bad)?,
             "lazy_refs" => self.lazy_references = value_of(LAZY_REFERENCES, value).ok_or(bad)?,
             "set" => self.cpu_set = cpu_set(value).ok_or(bad)?,
             "ceiling" => {
@@ -243,6 +246,7 @@ impl Policy {
         put_word(put, "unmap", UNMAPPING, self.unmapping, base.unmapping)?;
         put_word(put, "directories", DIRECTORIES, self.directories, base.directories)?;
         put_word(put, "ack", ACKNOWLEDGEMENT, self.acknowledgement, base.acknowledgement)?;
+        put_word(put, "unaccessed", UNACCESSED, self.unaccessed, base.unaccessed)?;
         put_word(put, "lazy_refs", LAZY_REFERENCES, self.lazy_references, base.lazy_references)?;
         if ENABLED { history::changes(&self.history, &base.history, put) } else { Ok(()) }
     }

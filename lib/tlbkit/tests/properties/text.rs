@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use tlbkit::{KEYS, PRESETS, Policy, TextError};
 
 /// Values of each key of the list, in its order: the ends of each range, and each word.
-const VALUES: [&[&str]; 24] = [
+const VALUES: [&[&str]; 25] = [
     &["off", "1", "15"],
     &["1", "15"],
     &["off", "once", "skip"],
@@ -25,6 +25,7 @@ const VALUES: [&[&str]; 24] = [
     &["awaited", "retired"],
     &["shared", "own"],
     &["after", "before"],
+    &["flushed", "spared"],
     &["awaited", "shot-down", "counted"],
     &["on", "off"],
     &["range", "everything"],

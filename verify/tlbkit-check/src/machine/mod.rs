@@ -78,6 +78,9 @@ pub(crate) struct Machine {
     pub(crate) watched: Vec<u64>,
     /// Entries whose A bit a walk has found clear.
     unaccessed: Vec<u64>,
+    /// Walks set the A bit of an entry before they cache anything of it, as Intel's manual has it. A kernel that does
+    /// not rely on that is not given it: its CPUs cache at once, and set the bit later.
+    pub(crate) marks_first: bool,
     pub(crate) features: Features,
     pub(crate) errata: Errata,
     /// The most pages that one INVLPGB takes, if the CPUs have it.
@@ -182,6 +185,7 @@ impl Machine {
             values: Values::default(),
             watched: Vec::new(),
             unaccessed: Vec::new(),
+            marks_first: false,
             features: config.features,
             errata: config.errata,
             broadcast_pages: config.broadcast_pages,

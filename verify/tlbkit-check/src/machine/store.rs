@@ -114,12 +114,20 @@ impl Machine {
         self.cpus[self.current].buffer.forward(Place::Shared(word))
     }
 
+    /// True if a walk has found an A bit clear that is not set yet.
+    pub(crate) fn has_unaccessed(&self) -> bool {
+        !self.unaccessed.is_empty()
+    }
+
     /// The hardware sets an A bit that a walk has found clear, unless the entry is gone.
     pub(crate) fn set_accessed(&mut self, index: usize) {
         let at = self.unaccessed.swap_remove(index);
         let pte = Pte(self.memory.read(at));
         if self.memory.is_table(at) && pte.has(Pte::PRESENT) {
             self.memory.write(at, pte.with(Pte::ACCESSED).0);
+            if self.marks_first {
+                self.walk_everywhere();
+            }
         }
     }
 

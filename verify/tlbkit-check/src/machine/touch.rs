@@ -22,6 +22,9 @@ impl Machine {
     /// The task of `space` on the CPU that executes touches the page at `va`.
     pub(crate) fn touch(&mut self, space: usize, va: u64, access: Access) -> Touched {
         let cpu = self.current;
+        if self.marks_first {
+            self.mark(cpu, va, access);
+        }
         let core = &self.cpus[cpu];
         let usable: Vec<TlbEntry> = core.tlb.usable(core.pcid, VirtAddr(va)).copied().collect();
         // Entries may be gone at any time: without a true one a fresh walk faults.

@@ -10,6 +10,7 @@ use super::memory::Use;
 use super::observation::Observation;
 use super::tlb::{Life, Named, Path, Revocation, Tlb, TlbEntry};
 use super::{Machine, Reached};
+use crate::program::Access;
 use tlbkit::{Pcid, PhysAddr, Stride, VirtAddr};
 use tlbkit_arch::addr::TOP_LEVEL;
 use tlbkit_arch::{Pte, Rights, Translation, WalkStep, entry_at, span_start};
@@ -84,8 +85,13 @@ impl Machine {
         let va = VirtAddr(va);
         let pte_at = entry_at(PhysAddr(from.table.at), va, level).0;
         let pte = Pte(self.memory.read(pte_at));
-        if pte.has(Pte::PRESENT) && !pte.has(Pte::ACCESSED) && !self.unaccessed.contains(&pte_at) {
-            self.unaccessed.push(pte_at);
+        if pte.has(Pte::PRESENT) && !pte.has(Pte::ACCESSED) {
+            if !self.unaccessed.contains(&pte_at) {
+                self.unaccessed.push(pte_at);
+            }
+            if self.marks_first {
+                return;
+            }
         }
         let (pcid, root) = (self.cpus[cpu].pcid, self.cpus[cpu].root);
         let (rights, start) = (from.rights.below(pte), span_start(va, level));
@@ -113,6 +119,22 @@ impl Machine {
                     named,
                 });
             }
+        }
+    }
+
+    /// The walk of an access of `cpu` to `va`: it sets the A bit of the entry that allows it, and goes on.
+    pub(crate) fn mark(&mut self, cpu: usize, va: u64, access: Access) {
+        let mut table = PhysAddr(self.cpus[cpu].root.at);
+        for level in (1..=TOP_LEVEL).rev() {
+            let at = entry_at(table, VirtAddr(va), level).0;
+            let pte = Pte(self.memory.read(at));
+            let allows = access == Access::Read || pte.has(Pte::WRITE);
+            if allows && pte.has(Pte::PRESENT) && !pte.has(Pte::ACCESSED) {
+                self.memory.write(at, pte.with(Pte::ACCESSED).0);
+                self.walk_everywhere();
+            }
+            let WalkStep::Table(next) = pte.step(level) else { return };
+            table = next;
         }
     }
 

@@ -124,6 +124,13 @@ impl<'k> World<'k> {
         });
     }
 
+    pub(super) fn age(&self, cpu: usize, space: usize, range: &Range<u64>) {
+        // Without accessed bits pages are what they were: it promises nothing by itself.
+        let aged = self
+            .revoke(cpu, space, "age", &(0..0), |handle, vm| vm.age(&handle, &self.bus(), range.start, count(range)));
+        debug_assert!(aged.is_ok(), "whole pages of the user half");
+    }
+
     /// Takes the pages in `range` from every space that is alive, and flushes once.
     pub(super) fn evict(&self, cpu: usize, range: &Range<u64>) {
         let spaces: Vec<usize> = (0..self.spaces.len()).filter(|&space| self.kernel.is_alive(space)).collect();

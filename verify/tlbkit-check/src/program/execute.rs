@@ -80,7 +80,7 @@ impl World<'_> {
             Op::Ceiling(pages) => self.tlb.knobs().set_ceiling(u32::from(pages)),
             Op::PassIds(count) => (0..count).for_each(|_| _ = self.tlb.fresh_id()),
             Op::Host(host) => self.machine.borrow_mut().host = host,
-            Op::Directories => {}
+            Op::Directories | Op::SpareUnaccessed => {}
             Op::Isolate => self.machine.borrow_mut().isolate(cpu),
             Op::DeferUserFlush => self.tlb.knobs().set_user_flush(UserFlush::DeferredCr3),
             _ => {
@@ -101,6 +101,7 @@ impl World<'_> {
             Op::Unmap(page, count) => self.unmap(cpu, space, &pages::range(page, count)),
             Op::Protect(page, count, rights) => self.protect(cpu, space, &pages::range(page, count), rights),
             Op::DontNeed(page, count) => self.dontneed(cpu, space, &pages::range(page, count)),
+            Op::Age(page, count) => self.age(cpu, space, &pages::range(page, count)),
             Op::Reenter(page, rights) => self.enter_again(cpu, space, pages::address(page), rights),
             Op::Clear => self.clear(cpu, space),
             Op::Fork => self.fork(cpu, space),

@@ -3,6 +3,7 @@
 //! An operation that makes no sense when its turn comes (a page that is not mapped, a space that is dead) does nothing.
 //! So every sequence of operations is a program, which makes random ones, shrunk ones and bytes of a fuzzer alike.
 
+mod accessed;
 mod broadcast;
 pub(crate) mod bytes;
 mod calls;
@@ -29,6 +30,8 @@ mod window;
 pub use crate::machine::guest::Host;
 pub(crate) use direct::Tree;
 pub use direct::{FlushedBy, Leaves, TakenBy};
+
+use tlbkit::{Policy, Unaccessed};
 
 /// Which access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -88,6 +91,8 @@ pub enum Op {
     Protect(u8, u8, Rights),
     /// Gives the frames of pages back.
     DontNeed(u8, u8),
+    /// Clears the accessed bits of pages.
+    Age(u8, u8),
     /// Takes pages from every space that is alive, and flushes once.
     Evict(u8, u8),
     /// Takes pages away and asks for their flush, under locks and with interrupts off; the wait comes later.
@@ -159,6 +164,8 @@ pub enum Op {
     Host(Host),
     /// Each CPU has its own upper page tables in the spaces that are made from now on: before all else.
     Directories,
+    /// The kernel takes out without a flush what no CPU has accessed: before all else.
+    SpareUnaccessed,
     /// The CPU is not to be disturbed while its program runs, and takes non-maskable interrupts: before all else.
     Isolate,
 }
@@ -204,6 +211,12 @@ impl Program {
     /// True if CPUs have upper page tables of their own.
     pub(crate) fn has_directories(&self) -> bool {
         self.ops().any(|op| op == Op::Directories)
+    }
+
+    /// `policy` with what the program says of its kernel.
+    pub(crate) fn adapt(&self, policy: Policy) -> Policy {
+        let spares = self.ops().any(|op| op == Op::SpareUnaccessed);
+        if spares { Policy { unaccessed: Unaccessed::Spared, ..policy } } else { policy }
     }
 
     /// Spaces that it can have.

@@ -2,7 +2,9 @@
 
 pub use super::small::Named;
 use super::small::{named, shared};
-use super::{Access, Content, Op, Program, Rights, broadcast, directories, early, guest, later, retire, small};
+use super::{
+    Access, Content, Op, Program, Rights, accessed, broadcast, directories, early, guest, later, retire, small,
+};
 use Access::{Read, Write};
 
 impl Named {
@@ -16,7 +18,8 @@ impl Named {
 /// All that have a name: those for random schedules, then those small enough for every schedule.
 pub fn all() -> impl Iterator<Item = &'static Named> {
     let of_directories = DIRECTORIES.iter().chain(DIRECTORIES_RETIRE);
-    ALL.iter().chain(LATER).chain(GUEST).chain(SMALL).chain(BROADCAST).chain(RETIRE).chain(of_directories).chain(EARLY)
+    let all = ALL.iter().chain(LATER).chain(GUEST).chain(SMALL).chain(BROADCAST).chain(RETIRE).chain(of_directories);
+    all.chain(EARLY).chain(ACCESSED)
 }
 
 /// The program of this number on a machine with INVLPGB: every second one is about that.
@@ -50,6 +53,9 @@ pub const DIRECTORIES_RETIRE: &[Named] = directories::RETIRING;
 
 /// Those about early acknowledgement, which seeds of that family run in turn with those of all others.
 pub const EARLY: &[Named] = early::ALL;
+
+/// Those whose kernel goes by accessed bits, which seeds of that family run in turn.
+pub const ACCESSED: &[Named] = accessed::ALL;
 
 /// More of them, small enough for all schedules.
 pub const SMALL: &[Named] = small::ALL;

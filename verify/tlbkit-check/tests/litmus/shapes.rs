@@ -146,3 +146,23 @@ fn co_tt_ro_an_upgrade_may_fault_once_more_and_a_downgrade_lets_stores_through()
     rig.machine.invlpg(1, X);
     assert_eq!(rig.machine.stores(1, X), [Seen::Fault]);
 }
+
+#[test]
+fn c_45_an_entry_is_cached_only_after_its_a_bit_is_set_and_kept_when_that_is_cleared() {
+    let unaccessed = |rig: &Rig| Bare::leaf(rig.new, 0) & !Pte::ACCESSED;
+    let mut rig = Rig::new(0);
+    rig.set(0);
+    [0, 1].into_iter().for_each(|cpu| rig.machine.invlpg(cpu, X));
+    rig.machine.mark_first();
+    rig.set(unaccessed(&rig));
+    rig.set(0);
+    rig.machine.mark_all();
+    assert_eq!(rig.machine.loads(1, X), [Seen::Fault], "it was taken out before a walk had set the bit");
+    rig.set(unaccessed(&rig));
+    rig.machine.mark_all();
+    assert!(Pte(rig.machine.load_word(0, rig.pte)).has(Pte::ACCESSED));
+    // The bit is cleared as for ageing, and nothing is flushed; then the entry goes.
+    rig.set(unaccessed(&rig));
+    rig.set(0);
+    assert!(rig.may_see(1, Seen::Value(NEW)));
+}

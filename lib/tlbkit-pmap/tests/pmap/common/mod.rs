@@ -204,11 +204,16 @@ impl Machine {
         let (cpu, va) = (&self.cpus[n as usize], VirtAddr(va));
         let (pcid, mut tlb) = (cpu.current_tag().pcid(), cpu.tlb.borrow_mut());
         let hit = tlb.hit(pcid, va).copied();
+        let mut last = (cpu.cr3.get().root(), TOP_LEVEL);
         let (held, pte) = hit.or_else(|| {
-            let root = (cpu.cr3.get().root(), TOP_LEVEL);
             let cached = (1..TOP_LEVEL).find_map(|level| tlb.path(pcid, level, va).map(|(_, table)| (*table, level)));
-            let keep = |level, table| tlb.paths.push((Path { pcid, start: va, level }, table));
-            let (pte, start, stride) = walk(self.mem, cached.unwrap_or(root), va.0, keep)?;
+            let first = cached.unwrap_or(last);
+            last = first;
+            let keep = |level, table| {
+                last = (table, level);
+                tlb.paths.push((Path { pcid, start: va, level }, table));
+            };
+            let (pte, start, stride) = walk(self.mem, first, va.0, keep)?;
             Some((Translation { pcid, start, stride, is_global: pte.has(Pte::GLOBAL) }, pte))
         })?;
         if access == Access::Write && !pte.has(Pte::WRITE) {
@@ -216,6 +221,7 @@ impl Machine {
             return None;
         }
         if hit.is_none() {
+            self.mem.store(entry_at(last.0, va, last.1), pte.with(Pte::ACCESSED).0);
             tlb.translations.push((held, pte));
         }
         Some(PhysAddr(pte.frame().0 + (va.page().0 - held.start.0)))

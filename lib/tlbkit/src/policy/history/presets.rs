@@ -5,7 +5,7 @@ use super::choices::{Accounting, Batching, FamilyShift, History, KernelSet, Larg
 use super::tables::{Foreign, Nested, SharedDirty, TableFree};
 use crate::policy::{
     Acknowledgement, Broadcast, Compare, CpuSetUpkeep, Directories, Isolation, Lazy, LocalFlush, Policy, Preset,
-    RangeRule, TLBKIT, Tags, Unmapping, UserFlush,
+    RangeRule, TLBKIT, Tags, Unaccessed, Unmapping, UserFlush,
 };
 
 const fn ceiling(pages: u32, compare: Compare) -> RangeRule {
@@ -31,6 +31,7 @@ const LINUX_3_4: Policy = Policy {
     unmapping: Unmapping::Awaited,
     directories: Directories::Shared,
     acknowledgement: Acknowledgement::AfterFlush,
+    unaccessed: Unaccessed::Flushed,
     history: PLAIN,
 };
 const LINUX_3_13: Policy = Policy {
@@ -205,6 +206,13 @@ const ALL: &[Preset] = &[
             once, and munmap of what several have used waits for nobody",
         policy: Policy { directories: Directories::OfEachCpu, unmapping: Unmapping::Retired, ..TLBKIT.policy },
     },
+    Preset {
+        name: "abis",
+        description: "our own default, and what no CPU has accessed is taken out without a flush (ABIS, 2017), so \
+            pages that a fault maps around its own are mapped without the accessed bit; that entries say which CPU \
+            alone has loaded them, the other half of it, is not expressed",
+        policy: Policy { unaccessed: Unaccessed::Spared, ..TLBKIT.policy },
+    },
 ];
 
 /// Their names, so that a build without the feature can say that it leaves them out, and not that there are none.
@@ -228,6 +236,7 @@ pub(crate) const PUBLISHED: &[&str] = &[
     "latr",
     "private-levels",
     "private-levels-latr",
+    "abis",
 ];
 
 #[cfg(all(test, feature = "history", not(loom)))]
