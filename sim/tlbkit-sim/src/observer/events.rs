@@ -1,7 +1,6 @@
 //! What machine and kernel tell the observer, and the totals that it keeps.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::mem;
 
 use serde::{Deserialize, Serialize};
@@ -9,11 +8,11 @@ use tlbkit::{Event, PAGE_BYTES, PhysAddr};
 use tlbkit_arch::Pte;
 
 use super::bounds::{Bounds, Graces, Moment};
-use super::clairvoyant::{Intent, Operation, Owner, USER_HALF_BYTES, lost_by, lost_by_name};
+use super::clairvoyant::{Intent, Operation, Owner, lost_by, lost_by_name};
 use super::flushes::{FlushCounters, FlushSize, FlushSizes};
 use super::ledger::Class;
 use super::samples::{Sample, Samples};
-use super::walkers::{LEVEL_SHIFTS, Placement, Walk, Walkers};
+use super::walkers::{LEVEL_SHIFTS, Placement, Roots, Walk, Walkers};
 use crate::mmu::Mmu;
 
 /// Interrupts of all CPUs.
@@ -120,8 +119,7 @@ pub(crate) struct Observer {
     cpus: RefCell<Vec<OnCpu>>,
     bounds: Cell<Bounds>,
     walkers: RefCell<Walkers>,
-    /// Of the top-level tables of one CPU each, that of their space.
-    spaces: RefCell<BTreeMap<PhysAddr, PhysAddr>>,
+    roots: RefCell<Roots>,
     /// By crossings, and by ticks.
     graces: RefCell<[Graces; 2]>,
 }
@@ -141,7 +139,7 @@ impl Observer {
             cpus: RefCell::new(vec![OnCpu::default(); cpus]),
             bounds: Cell::default(),
             walkers: RefCell::new(Walkers::new(cpus)),
-            spaces: RefCell::default(),
+            roots: RefCell::default(),
             graces: RefCell::new([Graces::new(cpus), Graces::new(cpus)]),
         }
     }
@@ -274,17 +272,9 @@ impl Observer {
 
 /// What the machine tells.
 impl Observer {
-    /// The top-level table at `own` is one CPU's, for the space that has one at `root`; a page above are the user
-    /// halves.
+    /// The top-level table at `own` is one CPU's, for the space that has one at `root`.
     pub(crate) fn root_is_of(&self, own: PhysAddr, root: PhysAddr) {
-        let above = |at: PhysAddr| PhysAddr(at.0 + USER_HALF_BYTES);
-        self.spaces.borrow_mut().extend([(own, root), (above(own), above(root))]);
-    }
-
-    /// The top-level table of the space that `mmu` has loaded.
-    fn space_of(&self, mmu: &Mmu) -> PhysAddr {
-        let loaded = mmu.cr3().root();
-        self.spaces.borrow().get(&loaded).copied().unwrap_or(loaded)
+        self.roots.borrow_mut().add(own, root);
     }
 
     /// The CPU sends a flush interrupt to the CPU `to`, which has `to_mmu` and runs `to_class`.
@@ -292,8 +282,8 @@ impl Observer {
         self.bound_interrupt(cpu, to, now);
         let cpus = self.cpus.borrow();
         let OnCpu { operation, is_ending, .. } = &cpus[cpu];
-        let is_needed =
-            operation.as_ref().is_some_and(|operation| operation.concerns(to_mmu, to_class, self.space_of(to_mmu)));
+        let space = self.roots.borrow().of_space(to_mmu.cr3().root());
+        let is_needed = operation.as_ref().is_some_and(|operation| operation.concerns(to_mmu, to_class, space));
         self.count(|counters| {
             counters.interrupts.count(u64::from(is_needed));
             counters.exit_interrupts += u64::from(*is_ending);

@@ -10,6 +10,8 @@ use std::ops::Range;
 
 use tlbkit::{PAGE_BYTES, PhysAddr};
 
+use super::clairvoyant::USER_HALF_BYTES;
+
 /// Bytes that a leaf table maps.
 const REGION_SHIFT: u32 = 21;
 /// 2 MiB, 1 GiB and 512 GiB.
@@ -19,6 +21,23 @@ const TOGETHER: u32 = u32::MAX;
 
 /// A region of a space: the space's first table, the thread that it is kept for, and its number.
 type Region = (u64, u32, u64);
+
+/// Of the top-level tables of one CPU each, that of their space.
+#[derive(Debug, Default)]
+pub(super) struct Roots(BTreeMap<PhysAddr, PhysAddr>);
+
+impl Roots {
+    /// The table at `own` is one CPU's, for the space that has one at `root`; a page above are the user halves.
+    pub(super) fn add(&mut self, own: PhysAddr, root: PhysAddr) {
+        let above = |at: PhysAddr| PhysAddr(at.0 + USER_HALF_BYTES);
+        self.0.extend([(own, root), (above(own), above(root))]);
+    }
+
+    /// The top-level table of the space of which `loaded` is one.
+    pub(super) fn of_space(&self, loaded: PhysAddr) -> PhysAddr {
+        self.0.get(&loaded).copied().unwrap_or(loaded)
+    }
+}
 
 /// What one CPU has walked.
 #[derive(Debug, Default)]
