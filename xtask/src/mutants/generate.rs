@@ -68,10 +68,13 @@ const UNCHANGED: &str = "policy/history/";
 const PROTOCOL: &str = "lib/tlbkit/src";
 /// Changes that nobody can notice, each with the reason.
 const EXCUSES: &str = "verify/mutants/excused.toml";
-/// A test of the bytes of a whole archive: as above.
-const SKIPPED: &str = "the_linked_archive_has_each_instruction_in_its_place";
-/// What each program of tests is given.
-const TEST: [&str; 3] = ["--quiet", "--skip", SKIPPED];
+/// What each program of tests is given: no test of the bytes of an archive, as above, and none that links an archive
+/// without a system, as the choice of a bug asks the environment.
+const TEST: [&str; 3] = [
+    "--quiet",
+    "--skip=the_linked_archive_has_each_instruction_in_its_place",
+    "--skip=constants_that_were_not_loaded_do_not_fit",
+];
 /// Seeds for each: most bugs take a few dozen.
 const SEEDS: &str = "4000";
 /// Seeds in each build for what neither these nor the tests notice.

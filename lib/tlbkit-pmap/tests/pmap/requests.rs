@@ -3,9 +3,10 @@
 use crate::common::memory::Event as Seen;
 use crate::common::{Machine, on_every_preset};
 use tlbkit::*;
-use tlbkit_pmap::{Backing, Error, Fault, Memory, Protection, Region, Vm, WINDOW_PAGES, Withdrawal};
+use tlbkit_pmap::{Backing, Error, Fault, Memory, Protection, Pte, Purpose, Region, Vm, WINDOW_PAGES, Withdrawal};
 
 const PAGE: u64 = 4096;
+const BITS: u64 = Pte::PRESENT | Pte::WRITE | Pte::USER;
 
 fn anon(m: &'static Machine, vm: &'static Vm<'static>, pages: u64) -> u64 {
     vm.map(&m.cpu(0), pages, Backing::AnonPrivate, Protection::ReadWrite).unwrap()
@@ -176,12 +177,26 @@ fn a_whole_kernel_window_goes_with_one_request() {
 
 /// How many full flushes it takes to write-protect `region`.
 fn full_flushes_to_protect(policy: Policy, region: Region) -> u32 {
+    full_flushes(policy, region, |m, vm, va| {
+        vm.protect(&m.cpu(0), m.mem, va, region.pages, Protection::Read).unwrap();
+    })
+}
+
+/// How many it takes to retire its first page.
+fn full_flushes_to_retire(policy: Policy, region: Region) -> u32 {
+    full_flushes(policy, region, |m, vm, va| {
+        let periods = GracePeriods::new(Box::leak(Box::new([const { Passed::new() }; 1])));
+        assert!(vm.unmap_and_retire(&m.cpu(0), m.mem, &periods, va, 1).unwrap().is_none(), "no other CPU uses it");
+    })
+}
+
+fn full_flushes(policy: Policy, region: Region, take: impl Fn(&'static Machine, &'static Vm<'static>, u64)) -> u32 {
     let m = Machine::new(1, policy);
     let vm = m.space();
     let va = vm.map_region(&m.cpu(0), region).unwrap();
     m.write(0, vm, va, 1).unwrap();
     let before = m.full_flushes(0);
-    vm.protect(&m.cpu(0), m.mem, va, region.pages, Protection::Read).unwrap();
+    take(m, vm, va);
     assert_eq!(m.write(0, vm, va, 2), Err(Fault::Bad));
     m.full_flushes(0) - before
 }
@@ -195,6 +210,30 @@ fn linux_3_13_flushes_everything_where_it_finds_a_large_page_and_3_14_does_not_l
     assert_eq!(full_flushes_to_protect(preset("linux-3.14"), small.large()), 0);
     // The rule counts what the space has mapped: one page of one page is everything, as a page of many is not.
     assert_eq!(full_flushes_to_protect(preset("linux-3.14"), Region { pages: 1, ..small }), 1);
+    // An munmap counts them as well if it is retired.
+    assert_eq!([1, 512].map(|pages| full_flushes_to_retire(preset("linux-3.14"), Region { pages, ..small })), [1, 0]);
+}
+
+/// What lies between the pages that a madvise gives back is looked at while it has the regions.
+#[test]
+fn a_madvise_around_a_large_page_flushes_everything_where_the_rule_looks() {
+    let rule = |walk| RangeRule::FamilyShift(FamilyShift { shift: 0, entries: 4096, walk });
+    for (walk, full) in [(LargePageWalk::Walk, 1), (LargePageWalk::Skip, 0)] {
+        let m = Machine::new(1, Policy { range: rule(walk), ..Policy::preset("linux-3.13").unwrap() });
+        let vm = m.space();
+        let map = |backing| vm.map(&m.cpu(0), 512, backing, Protection::ReadWrite).unwrap();
+        let [first, shared, last] = [Backing::AnonPrivate, Backing::AnonShared, Backing::AnonPrivate].map(map);
+        let frame = m.mem.alloc(21, Purpose::Data).unwrap();
+        vm.enter(&m.cpu(0), m.mem, shared, frame, BITS).unwrap();
+        for va in [shared - PAGE, last] {
+            m.write(0, vm, va, 1).unwrap();
+        }
+        let before = m.full_flushes(0);
+        vm.dontneed(&m.cpu(0), m.mem, first, 3 * 512).unwrap();
+        assert_eq!(m.full_flushes(0) - before, full, "{walk:?}");
+        m.end(0, vm);
+        assert_eq!(m.used(), 0);
+    }
 }
 
 /// What is withdrawn is named, page for page: under a ceiling that it keeps to, nothing else is flushed.
