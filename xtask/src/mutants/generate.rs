@@ -282,6 +282,11 @@ fn ask(
             bail!("`{}` of {} fails without any bug", program.target, program.package);
         }
     }
+    for checker in checkers.iter().flat_map(|(wide, narrow)| [wide, narrow]) {
+        if !judge::ends_well(checker.checker()?, None, &["--budget", SEEDS])? {
+            bail!("the adversarial machine finds something without any bug, or does not end");
+        }
+    }
     // Tests that build an archive write into one place.
     let archive = Mutex::new(());
     let (all, next, noticed) =

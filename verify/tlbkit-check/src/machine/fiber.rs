@@ -9,7 +9,8 @@ use std::ptr;
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
-const STACK_BYTES: usize = 256 << 10;
+/// The host takes memory only for what is touched. A copy with hundreds of bugs in one source has frames of 100 KiB.
+const STACK_BYTES: usize = 4 << 20;
 
 thread_local! {
     static YIELDER: Cell<*const Yielder<(), ()>> = const { Cell::new(ptr::null()) };
@@ -26,7 +27,7 @@ impl Fiber {
     /// If the host has no room for its stack.
     pub(crate) fn new(body: impl FnOnce() + 'static) -> Self {
         let spare = SPARE.with(|spare| spare.borrow_mut().pop());
-        let stack = spare.unwrap_or_else(|| DefaultStack::new(STACK_BYTES).expect("room for a stack of 256 KiB"));
+        let stack = spare.unwrap_or_else(|| DefaultStack::new(STACK_BYTES).expect("room for a stack of 4 MiB"));
         Self(Some(Coroutine::with_stack(stack, move |yielder: &Yielder<(), ()>, ()| {
             YIELDER.set(yielder);
             body();
