@@ -182,14 +182,13 @@ fn full_flushes_to_protect(policy: Policy, region: Region) -> u32 {
     })
 }
 
-/// How many it takes to retire its first page.
-fn full_flushes_to_retire(policy: Policy, region: Region) -> u32 {
-    full_flushes(policy, region, |m, vm, va| {
-        let periods = GracePeriods::new(Box::leak(Box::new([const { Passed::new() }; 1])));
-        assert!(vm.unmap_and_retire(&m.cpu(0), m.mem, &periods, va, 1).unwrap().is_none(), "no other CPU uses it");
-    })
+/// Retires pages that no other CPU uses.
+fn retire(m: &'static Machine, vm: &'static Vm<'static>, va: u64, pages: u64) {
+    let periods = GracePeriods::new(Box::leak(Box::new([const { Passed::new() }; 1])));
+    assert!(vm.unmap_and_retire(&m.cpu(0), m.mem, &periods, va, pages).unwrap().is_none());
 }
 
+/// How many full flushes `take` makes once the first page of `region` is in use; then it is not any more.
 fn full_flushes(policy: Policy, region: Region, take: impl Fn(&'static Machine, &'static Vm<'static>, u64)) -> u32 {
     let m = Machine::new(1, policy);
     let vm = m.space();
@@ -211,7 +210,16 @@ fn linux_3_13_flushes_everything_where_it_finds_a_large_page_and_3_14_does_not_l
     // The rule counts what the space has mapped: one page of one page is everything, as a page of many is not.
     assert_eq!(full_flushes_to_protect(preset("linux-3.14"), Region { pages: 1, ..small }), 1);
     // An munmap counts them as well if it is retired.
-    assert_eq!([1, 512].map(|pages| full_flushes_to_retire(preset("linux-3.14"), Region { pages, ..small })), [1, 0]);
+    let retire = |region| full_flushes(preset("linux-3.14"), region, |m, vm, va| retire(m, vm, va, 1));
+    assert_eq!([1, 512].map(|pages| retire(Region { pages, ..small })), [1, 0]);
+    // And what it has left is what the next one counts: a page.
+    let then_protect = |m: &'static Machine, vm: &'static Vm<'static>, va| {
+        let last = va + 511 * PAGE;
+        m.write(0, vm, last, 1).unwrap();
+        self::retire(m, vm, va, 511);
+        vm.protect(&m.cpu(0), m.mem, last, 1, Protection::Read).unwrap();
+    };
+    assert_eq!(full_flushes(preset("linux-3.14"), small, then_protect), 1);
 }
 
 /// What lies between the pages that a madvise gives back is looked at while it has the regions.
