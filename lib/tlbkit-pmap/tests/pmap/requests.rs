@@ -212,14 +212,19 @@ fn linux_3_13_flushes_everything_where_it_finds_a_large_page_and_3_14_does_not_l
     // An munmap counts them as well if it is retired.
     let retire = |region| full_flushes(preset("linux-3.14"), region, |m, vm, va| retire(m, vm, va, 1));
     assert_eq!([1, 512].map(|pages| retire(Region { pages, ..small })), [1, 0]);
-    // And what it has left is what the next one counts: a page.
-    let then_protect = |m: &'static Machine, vm: &'static Vm<'static>, va| {
-        let last = va + 511 * PAGE;
-        m.write(0, vm, last, 1).unwrap();
-        self::retire(m, vm, va, 511);
-        vm.protect(&m.cpu(0), m.mem, last, 1, Protection::Read).unwrap();
-    };
-    assert_eq!(full_flushes(preset("linux-3.14"), small, then_protect), 1);
+    // And what it has left is what the next one counts: a page, and what else there is.
+    for (more, full) in [(0, 1), (512, 0)] {
+        let then_protect = |m: &'static Machine, vm: &'static Vm<'static>, va| {
+            let last = va + 511 * PAGE;
+            m.write(0, vm, last, 1).unwrap();
+            if more > 0 {
+                vm.map(&m.cpu(0), more, Backing::AnonShared, Protection::Read).unwrap();
+            }
+            self::retire(m, vm, va, 511);
+            vm.protect(&m.cpu(0), m.mem, last, 1, Protection::Read).unwrap();
+        };
+        assert_eq!(full_flushes(preset("linux-3.14"), small, then_protect), full);
+    }
 }
 
 /// What lies between the pages that a madvise gives back is looked at while it has the regions.

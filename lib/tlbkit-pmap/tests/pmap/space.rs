@@ -414,6 +414,11 @@ fn an_munmap_waits_where_its_pages_cannot_be_retired() {
     let periods = GracePeriods::new(Box::leak(Box::new([const { Passed::new() }; 2])));
     let retire = |va| vm.unmap_and_retire(&m.cpu(0), m.mem, &periods, va, 1).unwrap();
     let shared = vm.map(&m.cpu(0), 1, AnonShared, ReadWrite).unwrap();
+    let alone = anon(m, vm, 1);
+    m.write(0, vm, alone, 1).unwrap();
+    assert!(retire(alone).is_none(), "no other CPU uses the space");
+    assert_eq!(anon(m, vm, 1), alone, "so nothing is withheld");
+    assert!(retire(alone).is_none());
     m.write(0, vm, shared, 1).unwrap();
     m.read(1, vm, shared).unwrap();
     assert!(retire(shared).is_none(), "a store of another space would be lost");
