@@ -386,6 +386,19 @@ fn what_one_cpu_has_hooked_is_in_its_directory_alone_and_goes_without_an_interru
     assert_eq!(m.used(), 0);
 }
 
+#[test]
+fn a_sweep_over_tables_reaches_the_sharers_of_each() {
+    let m = Machine::new(3, Policy::default());
+    let vm = m.space_by(Vm::with_directories);
+    let va = anon(m, vm, 3 * 512);
+    let page = |cpu: u32| va + u64::from(cpu) * Stride::Page2M.bytes();
+    (0..3).for_each(|cpu| m.write(cpu, vm, page(cpu), 1).unwrap());
+    vm.dontneed(&m.cpu(0), m.mem, va, 3 * 512).unwrap();
+    (0..3).for_each(|cpu| assert_eq!(m.read(cpu, vm, page(cpu)), Ok(0), "CPU {cpu}"));
+    m.end(0, vm);
+    assert_eq!(m.used(), 0);
+}
+
 /// A table that was kept when its pages went is freed when memory is low, by an operation on other pages.
 #[test]
 fn a_table_that_another_cpu_has_hooked_goes_with_an_interrupt_whoever_frees_it() {
