@@ -105,6 +105,8 @@ const DIRECTORIES: Words = (4, Repeatable, "guesses=20 policy=private-levels wor
 /// The same with two halves.
 const DIRECTORIES_HALVES: Words =
     (3, Repeatable, "policy=private-levels with=pti=on+user_flush=invpcid guesses=6 workload=races set=rounds=40");
+/// Races where CPUs acknowledge before they flush.
+const EARLY: Words = (4, Repeatable, "policy=early-ack guesses=20 workload=races set=rounds=40");
 /// Pages that threads unmap and get back after a grace period.
 const RETIRED: Words =
     (4, Repeatable, "policy=latr with=lazy_refs=shot-down workload=mapbench-local set=rounds=200,check_fresh=1");
@@ -148,6 +150,7 @@ const ALL: &[Words] = &[
     PREEMPTED_SHARED,
     DIRECTORIES,
     DIRECTORIES_HALVES,
+    EARLY,
     RETIRED,
     RETIRED_RACES,
     RETIRED_WITHIN,
@@ -182,6 +185,7 @@ const HUNTS: &[(&str, Words)] = &[
     ("end-of-a-space-left-to-the-host", PREEMPTED_ENDS),
     ("freed-table-stays-in-a-directory", DIRECTORIES),
     ("sharer-hides-the-others", DIRECTORIES_HALVES),
+    ("early-answer-raises-the-generation", EARLY),
     ("retired-addresses-mapped-again", RETIRED),
     ("retired-table-is-not-added", RETIRED_WITHIN),
     ("retired-under-other-sharers", RETIRED_WITHIN),
