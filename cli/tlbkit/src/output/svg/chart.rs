@@ -2,7 +2,7 @@
 
 use super::axis::{Axis, Scale, Span};
 use super::canvas::{Anchor, Canvas, WIDTH};
-use super::legend::{self, Ink, Swatch, mark, stroke};
+use super::legend::{self, Ink, Swatch, mark, stroke, whisker};
 
 /// Curves of one plot.
 #[derive(Clone, Debug)]
@@ -136,7 +136,7 @@ fn draw_curve(canvas: &mut Canvas, curve: &Curve, (x, y): (&Span, &Span), shift:
 
 /// An error bar with its two ends.
 fn draw_whisker(canvas: &mut Canvas, tone: usize, x: f64, (low, high): (f64, f64)) {
-    let class = format!("whisker l{}", tone % 4);
+    let class = whisker(tone);
     canvas.line(&class, (x, low), (x, high));
     for end in [low, high] {
         canvas.line(&class, (x - 3.5, end), (x + 3.5, end));

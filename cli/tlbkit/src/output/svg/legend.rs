@@ -12,9 +12,17 @@ pub(crate) enum Ink {
     Ours,
 }
 
+/// How many tones differ in colour and mark; the next one is as the first.
+const TONES: usize = 6;
+
 /// Class of a line.
 pub(super) fn stroke(tone: usize, ink: Ink) -> String {
-    format!("curve {} l{}", word(ink), tone % 4)
+    format!("curve {} l{}", word(ink), tone % TONES)
+}
+
+/// Class of the interval around a mark.
+pub(super) fn whisker(tone: usize) -> String {
+    format!("whisker l{}", tone % TONES)
 }
 
 fn word(ink: Ink) -> &'static str {
@@ -24,14 +32,16 @@ fn word(ink: Ink) -> &'static str {
     }
 }
 
-/// A mark: circle, square, triangle or diamond by tone, so that print without colour can be read.
+/// A mark, whose shape differs by tone, so that print without colour can be read.
 pub(super) fn mark(canvas: &mut Canvas, tone: usize, ink: Ink, (x, y): (f64, f64)) {
-    let class = format!("mark {} l{}", word(ink), tone % 4);
-    match tone % 4 {
+    let class = format!("mark {} l{}", word(ink), tone % TONES);
+    match tone % TONES {
         0 => canvas.circle(&class, (x, y), 3.4),
         1 => canvas.polygon(&class, &[(x - 3.2, y - 3.2), (x + 3.2, y - 3.2), (x + 3.2, y + 3.2), (x - 3.2, y + 3.2)]),
         2 => canvas.polygon(&class, &[(x, y - 4.2), (x + 4.0, y + 3.2), (x - 4.0, y + 3.2)]),
-        _ => canvas.polygon(&class, &[(x, y - 4.4), (x + 4.4, y), (x, y + 4.4), (x - 4.4, y)]),
+        3 => canvas.polygon(&class, &[(x, y - 4.4), (x + 4.4, y), (x, y + 4.4), (x - 4.4, y)]),
+        4 => canvas.polygon(&class, &[(x, y + 4.2), (x + 4.0, y - 3.2), (x - 4.0, y - 3.2)]),
+        _ => canvas.polygon(&class, &[(x - 1.6, y - 4.0), (x + 1.6, y - 4.0), (x + 1.6, y + 4.0), (x - 1.6, y + 4.0)]),
     }
 }
 

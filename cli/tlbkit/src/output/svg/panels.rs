@@ -3,7 +3,7 @@
 
 use super::axis::{Axis, Scale, Span};
 use super::canvas::{Anchor, Canvas, WIDTH, text_width};
-use super::legend::{self, Ink, Swatch, mark};
+use super::legend::{self, Ink, Swatch, mark, whisker};
 use tlbkit_output::number;
 
 /// The panels of one plot.
@@ -46,9 +46,8 @@ pub(crate) struct Ratio {
     pub(crate) ends: [f64; 2],
 }
 
-const ROW: f64 = 26.0;
 /// How far the marks of a row lie apart, one below the other.
-const APART: f64 = 5.0;
+const APART: f64 = 6.0;
 const LABEL_GAP: f64 = 8.0;
 const PANEL_GAP: f64 = 12.0;
 
@@ -58,11 +57,13 @@ pub(super) fn draw(plot: &Panels) -> Canvas {
     let entries: Vec<_> =
         plot.tones.iter().enumerate().map(|(tone, name)| (Swatch::Mark(tone, Ink::Ours), name.clone())).collect();
     let top = legend::draw(&mut canvas, &entries) + 18.0;
-    let bottom = top + plot.rows.len() as f64 * ROW + 2.0;
+    let row_height = (plot.tones.len() + 1) as f64 * APART;
+    let middle = |index: usize| top + (index as f64 + 0.5) * row_height + 1.0;
+    let bottom = top + plot.rows.len() as f64 * row_height + 2.0;
     let widest = plot.rows.iter().map(|row| text_width(&row.label)).fold(0.0, f64::max);
     let left = widest.min(WIDTH * 0.35) + LABEL_GAP;
     for (index, row) in plot.rows.iter().enumerate() {
-        canvas.text("", Anchor::End, (left - LABEL_GAP, middle(top, index) + 4.0), &row.label);
+        canvas.text("", Anchor::End, (left - LABEL_GAP, middle(index) + 4.0), &row.label);
     }
     let width = (WIDTH - left) / plot.panels.len() as f64;
     let ratios = || plot.rows.iter().flat_map(|row| &row.cells).flatten().flatten();
@@ -87,11 +88,11 @@ pub(super) fn draw(plot: &Panels) -> Canvas {
         for (index, row) in plot.rows.iter().enumerate() {
             for (tone, ratio) in row.cells[at].iter().enumerate() {
                 let Some(Ratio { value, ends }) = *ratio else { continue };
-                let y = middle(top, index) + (tone as f64 - (plot.tones.len() as f64 - 1.0) / 2.0) * APART;
+                let y = middle(index) + (tone as f64 - (plot.tones.len() as f64 - 1.0) / 2.0) * APART;
                 let said = format!("{}, {}, {}: {}", row.label, panel.title, plot.tones[tone], number::plain(value));
                 canvas.begin_labelled(&said);
                 let [low, high] = ends.map(|end| span.place(end).clamp(from, to));
-                canvas.line(&format!("whisker l{}", tone % 4), (low, y), (high, y));
+                canvas.line(&whisker(tone), (low, y), (high, y));
                 mark(&mut canvas, tone, Ink::Ours, (span.place(value), y));
                 canvas.end_labelled();
             }
@@ -101,11 +102,6 @@ pub(super) fn draw(plot: &Panels) -> Canvas {
     canvas.text("axis", Anchor::Middle, ((left + WIDTH) / 2.0, bottom + 32.0), &caption);
     canvas.reach(bottom + 40.0);
     canvas
-}
-
-/// The middle of a row.
-fn middle(top: f64, index: usize) -> f64 {
-    top + (index as f64 + 0.5) * ROW + 1.0
 }
 
 #[cfg(test)]
