@@ -1,9 +1,8 @@
 //! The accessed bit: what it says of entries that are taken out, and how it is cleared.
 //!
-//! **Never accessed, never cached** (ABIS, 2017). A processor "does not cache a translation for a page number unless
-//! the accessed flag is 1 in each of the paging-structure entries used during translation; before caching a
-//! translation, the processor sets any of these accessed flags that is not already 1" (Intel's manual, volume 3,
-//! section 4.10.2.3). It sets them by a locked update, which finds an entry gone if an exchange came first:
+//! **Never accessed, never cached** (ABIS, 2017). The walker caches a translation only once A is set in every entry
+//! that led to it, and sets the bit first where it is clear (Intel's manual, volume 3, section 4.10.2.3). It does so by
+//! a locked update, which finds an entry gone if an exchange came first:
 //!
 //! ```text
 //!   CPU that walks                             CPU that takes the entry out

@@ -288,8 +288,8 @@ impl<'a, H: Hardware, M: Memory, const N: usize> MmuGather<'a, H, M, N> {
 
     /// The lock of the regions is about to be dropped, after which other CPUs may free page tables. What the range rule
     /// reads from the tables is therefore read now, and the tables are not touched again. The sharers of the last one
-    /// are read later, from beside its frame: whoever frees it before has found this operation under way, and has
-    /// flushed on them all that lay below it ([`flush_overlap`](Self::flush_overlap)).
+    /// are read later, and are stored apart from it: a CPU that frees it earlier has found this operation under way,
+    /// and has flushed on them all that lay below it ([`flush_overlap`](Self::flush_overlap)).
     pub(crate) fn before_regions_unlock(&mut self) {
         self.apply_range_rule();
         self.tables = None;

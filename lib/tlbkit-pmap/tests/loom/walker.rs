@@ -36,7 +36,7 @@ fn c_41_a_dirty_bit_set_while_the_page_is_protected_is_kept() {
 
 const SPARING: Policy = Policy { unaccessed: Unaccessed::Spared, ..POLICY };
 
-/// Whoever has cached the page may use it until the end.
+/// A CPU that has cached the page may use it until the end.
 #[test]
 fn c_45_a_page_is_freed_without_a_flush_only_if_its_accessed_bit_was_never_set() {
     check_under(

@@ -394,8 +394,8 @@ impl Cpu {
         }
     }
 
-    /// A walk and an NMI, just before the flush of a page. The handler reads all of the space that it is told it may
-    /// (C-54). They come where requests are acknowledged before that flush.
+    /// A walk and an NMI, just before the flush of a page that was acknowledged already. The handler reads the whole
+    /// space where `is_running` says that it may (C-54).
     fn take_nmi(&self) {
         let table = table_of(self.core().cr3.get().root());
         let is_early = self.machine.setup.policy.acknowledgement == Acknowledgement::BeforeFlush;
