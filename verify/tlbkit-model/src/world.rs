@@ -248,13 +248,7 @@ pub fn small() -> Vec<World> {
             Budget { switches: 2, pages: 1, shares: 1, ..NOTHING },
         ),
         World::new("early", early(kept()), BOTH_KNOWN, Budget { switches: 1, pages: 2, ..NOTHING }),
-        World::new(
-            "early, tables",
-            early(kept()),
-            TOGETHER,
-            Budget { switches: 1, idles: 1, pages: 1, tables: 1, ..NOTHING },
-        ),
-        World::new("early, pages and everything", early(kept()), TOGETHER, Budget { pages: 2, wholes: 1, ..NOTHING }),
+        World::new("early, tables", early(kept()), TOGETHER, Budget { switches: 1, idles: 1, tables: 1, ..NOTHING }),
         World::new(
             "early, trimmed",
             early(trimmed()),
@@ -274,9 +268,6 @@ pub fn small() -> Vec<World> {
         World::new("early, a CPU leaves", early(kept()), TOGETHER, Budget { pages: 2, absences: 1, ..NOTHING }),
         World::new("early, a guest", early(kept()), TOGETHER, Budget { pages: 2, preemptions: 2, ..NOTHING })
             .in_a_guest(HostFlush::Translations),
-        World::new("early, shared", early(broadcast()), TOGETHER, Budget { pages: 2, shares: 1, ..NOTHING }),
-        World::new("shared, three CPUs", broadcast(), ALL_TOGETHER, Budget { pages: 1, shares: 1, ..NOTHING })
-            .with_three_cpus(),
     ]
 }
 
@@ -314,7 +305,11 @@ pub fn large() -> Vec<World> {
         ),
         World::new("one sender, two switch", kept(), ONE_APART, Budget { switches: 2, pages: 1, ..NOTHING })
             .with_three_cpus(),
+        World::new("early, pages and everything", early(kept()), TOGETHER, Budget { pages: 2, wholes: 1, ..NOTHING }),
+        World::new("early, shared", early(broadcast()), TOGETHER, Budget { pages: 2, shares: 1, ..NOTHING }),
         World::new("early, three CPUs", early(kept()), ALL_TOGETHER, Budget { pages: 2, ..NOTHING }).with_three_cpus(),
+        World::new("shared, three CPUs", broadcast(), ALL_TOGETHER, Budget { pages: 1, shares: 1, ..NOTHING })
+            .with_three_cpus(),
         World::new("switch, two senders", kept(), ONE_APART, Budget { switches: 1, pages: 2, ..NOTHING })
             .with_three_cpus(),
     ]

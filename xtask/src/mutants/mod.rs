@@ -22,9 +22,9 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
 
 /// Seeds through which each bug is looked for.
-const BUDGET: u64 = 50_000;
+const BUDGET: u64 = 20_000;
 /// The protocol as it is is searched this many times as long.
-const CLEAN_TIMES: u64 = 100;
+const CLEAN_TIMES: u64 = 250;
 /// With fewer, a patch has been lost.
 const LEAST: usize = 25;
 const LEAST_BY_TESTS: usize = 5;

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use loom::thread;
 
 use crate::cpu::Cpu;
-use crate::machine::{Machine, Setup};
+use crate::machine::{EARLY, Machine, POLICY, Setup};
 
 /// Before the programs begin each CPU runs a task of the space in table 1.
 pub(crate) fn all_run_one_space<const N: usize>(cpus: &[Cpu; N]) {
@@ -17,7 +17,12 @@ pub(crate) fn check<const N: usize>(setup: Setup, prepare: fn(&[Cpu; N]), progra
     check_end(setup, prepare, programs, |_| ());
 }
 
-/// The same, and what is true at the end of each.
+/// The same where a responder acknowledges after its flush, and where it does before.
+pub(crate) fn check_both<const N: usize>(setup: Setup, prepare: fn(&[Cpu; N]), programs: [fn(&Cpu); N]) {
+    [POLICY, EARLY].iter().for_each(|&policy| check(Setup { policy, ..setup }, prepare, programs));
+}
+
+/// As [`check`], and what is true at the end of each.
 pub(crate) fn check_end<const N: usize>(
     setup: Setup,
     prepare: fn(&[Cpu; N]),

@@ -1,7 +1,7 @@
 //! INV-6 and INV-7: requests of one CPU that are outstanding together, and waits on another CPU. A ring has two
 //! mailboxes here.
 
-use crate::explore::{all_run_one_space, check};
+use crate::explore::{all_run_one_space, check, check_both};
 use crate::machine::Setup;
 
 fn setup(pages: usize) -> Setup {
@@ -79,7 +79,7 @@ fn inv_7_two_that_issued_answer_each_other() {
 /// The task goes to another CPU between the two; meanwhile its old CPU uses the mailbox again.
 #[test]
 fn inv_6_a_wait_elsewhere_meets_a_mailbox_used_again() {
-    check(
+    check_both(
         Setup { preemptions: 2, ..setup(2) },
         |[issuer, responder, _]| {
             responder.switch(1);

@@ -33,6 +33,9 @@ pub(crate) const POLICY: Policy = Policy {
     history: History::NONE,
 };
 
+/// The same where a responder acknowledges before it flushes.
+pub(crate) const EARLY: Policy = Policy { acknowledgement: Acknowledgement::BeforeFlush, ..POLICY };
+
 /// What a test runs on.
 #[derive(Clone, Copy)]
 pub(crate) struct Setup {

@@ -2,12 +2,12 @@
 
 use tlbkit::Late;
 
-use crate::explore::{all_run_one_space, check};
+use crate::explore::{all_run_one_space, check, check_both};
 use crate::machine::Setup;
 
 #[test]
 fn inv_6_what_the_target_did_is_over_when_the_flush_returns() {
-    check(
+    check_both(
         Setup::default(),
         |[_, cpu]| cpu.switch(1),
         [|cpu| cpu.unmap(1, &[0]), |cpu| (0..2).for_each(|_| cpu.access(0))],
@@ -27,7 +27,7 @@ fn inv_6_what_the_target_did_is_over_when_a_glance_ends_the_wait() {
 /// Each finds the other's hint while it waits, before the interrupt comes or after.
 #[test]
 fn inv_7_two_senders_answer_each_other() {
-    check(
+    check_both(
         Setup { pages: 2, preemptions: 2, ..Setup::default() },
         all_run_one_space,
         [
