@@ -2,6 +2,8 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
+#[cfg(feature = "early")]
+use tlbkit::Acknowledgement;
 #[cfg(feature = "isolated")]
 use tlbkit::KernelFlushes;
 use tlbkit::{
@@ -267,6 +269,12 @@ impl Hardware for KernelHardware {
     #[inline(always)]
     fn kernel_flushes(&self) -> KernelFlushes {
         KernelFlushes::AtEntry
+    }
+
+    #[cfg(feature = "early")]
+    #[inline(always)]
+    fn acknowledgement(&self) -> Acknowledgement {
+        Acknowledgement::BeforeFlush
     }
 
     fn relax(&self) {

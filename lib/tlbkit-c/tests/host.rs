@@ -25,8 +25,9 @@ fn an_archive_with_events_tells_each_once() -> Result<()> {
 
 /// The whole header behaves as before on a machine that has none of these, and each does what it is for.
 #[test]
-fn an_archive_for_guests_isolated_cpus_and_broadcasts_spares_interrupts() -> Result<()> {
-    uses_and_misuses("guest,isolated,broadcast", &["-DTLBKIT_GUEST", "-DTLBKIT_ISOLATED", "-DTLBKIT_BROADCAST"])
+fn an_archive_for_guests_isolated_cpus_and_broadcasts_spares_interrupts_and_waits() -> Result<()> {
+    let defines = ["-DTLBKIT_GUEST", "-DTLBKIT_ISOLATED", "-DTLBKIT_BROADCAST", "-DTLBKIT_EARLY"];
+    uses_and_misuses("guest,isolated,broadcast,early", &defines)
 }
 
 fn uses_and_misuses(features: &str, defines: &[&str]) -> Result<()> {

@@ -1,12 +1,13 @@
 // CPUs that get no interrupt: a host flushes those that it has taken away, isolated ones flush when they enter the kernel,
-// and INVLPGB reaches all. A machine without a host and INVLPGB behaves as ever.
+// and INVLPGB reaches all. CPUs that are not waited for until they have flushed. A machine without a host and INVLPGB
+// behaves as ever.
 
 #include "machine.h"
 #include "use.h"
 
 enum { FOREIGN = 77, MOST_PAGES = 4 };
 
-#if defined(TLBKIT_GUEST) || defined(TLBKIT_BROADCAST)
+#if defined(TLBKIT_GUEST) || defined(TLBKIT_BROADCAST) || defined(TLBKIT_EARLY)
 static void all_run_a(const struct tlbkit_hardware_ops *ops) {
     table = ops;
     preset = "tlbkit";
@@ -176,6 +177,30 @@ static void a_machine_without_it_says_so(void) {
 }
 #endif
 
+#ifdef TLBKIT_EARLY
+static unsigned early_flushes;
+
+// As an NMI that comes between the acknowledgement and the flush.
+static void invlpg_after_the_answer(uint32_t cpu, uint64_t va) {
+    if (cpu != 0) {
+        CHECK(!tlbkit_is_running(&machine, cpu, &space_a));
+        early_flushes++;
+    }
+    hardware.invlpg(cpu, va);
+}
+
+static void an_early_answer_is_told_to_handlers(void) {
+    static struct tlbkit_hardware_ops early;
+    early = hardware, early.invlpg = invlpg_after_the_answer;
+    all_run_a(&early);
+    early_flushes = 0;
+    give_back(2);
+    CHECK(early_flushes == CPUS - 1);
+    for (uint32_t cpu = 0; cpu < CPUS; cpu++)
+        CHECK(tlbkit_is_running(&machine, cpu, &space_a) && touch(cpu, 2) == FOREIGN);
+}
+#endif
+
 void spare_everything(void) {
 #ifdef TLBKIT_GUEST
     a_host_flushes_what_it_has_taken_away();
@@ -186,6 +211,9 @@ void spare_everything(void) {
 #ifdef TLBKIT_BROADCAST
     invlpgb_reaches_all_cpus();
     a_machine_without_it_says_so();
+#endif
+#ifdef TLBKIT_EARLY
+    an_early_answer_is_told_to_handlers();
 #endif
     table = &hardware;
 }
