@@ -47,13 +47,16 @@ impl<'k, S> Vm<'k, S> {
         fill: ChildFill,
     ) -> Result<Forked, Error> {
         let _guard = self.lock.write(cpu.hardware());
-        let _child = child.lock.write(cpu.hardware());
+        let filling = child.lock.write(cpu.hardware());
         let window = &self.kernel.foreign;
         let reach = (fill == ChildFill::ByPolicy).then(|| window.reach(cpu, &child.pmap, Home::Space(self.space())));
         let mut gather = self.pmap.begin_sweep(cpu, mem);
         let mut result = Ok(Forked::default());
         for region in self.regions.iter() {
-            result = result.and_then(|done| self.fork_region(cpu, mem, child, &region, done, &mut gather));
+            result = result.and_then(|done| {
+                child.regions.insert(&filling, region)?;
+                self.fork_region(cpu, mem, child, &region, done, &mut gather)
+            });
         }
         child.pmap.set_total_pages(self.pmap.total_pages());
         // Switch back first, so that the flush finds the parent loaded on this CPU.
@@ -73,7 +76,6 @@ impl<'k, S> Vm<'k, S> {
         mut done: Forked,
         gather: &mut SweepGather<'a, H, M>,
     ) -> Result<Forked, Error> {
-        child.regions.insert(*region)?;
         if region.backing == Backing::AnonShared {
             self.populate(cpu, mem, region)?;
         }

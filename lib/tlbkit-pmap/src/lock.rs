@@ -43,7 +43,7 @@ pub(crate) struct SpinLock {
     guarded: LoomCell,
 }
 
-/// HeldFrames until dropped.
+/// Held until dropped.
 #[must_use]
 pub(crate) struct SpinGuard<'l>(&'l SpinLock);
 
@@ -148,11 +148,11 @@ pub(crate) struct RwLock {
 const WRITER: u32 = 1 << 31;
 const WAITING: u32 = 1 << 30;
 
-/// HeldFrames for reading until dropped.
+/// Held for reading until dropped.
 #[must_use]
 pub(crate) struct ReadGuard<'l>(&'l RwLock);
 
-/// HeldFrames for writing until dropped.
+/// Held for writing until dropped.
 #[must_use]
 pub(crate) struct WriteGuard<'l>(&'l RwLock);
 

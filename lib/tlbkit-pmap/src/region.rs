@@ -1,5 +1,6 @@
 //! The regions of a space, Linux' VMAs: sorted and disjoint, with adjoining regions merged where they are alike.
 
+use crate::lock::WriteGuard;
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
 use tlbkit::{PAGE_BYTES, Stride};
@@ -138,7 +139,7 @@ impl Region {
 }
 
 /// The regions of a space. All accesses are relaxed, because the reader-writer lock of the space orders them: the
-/// atomics of `core` only make plain words shareable.
+/// atomics of `core` only make plain words shareable. Whoever changes them shows that it holds a lock for writing.
 pub(crate) struct Regions {
     count: AtomicU64,
     words: [[AtomicU64; 4]; MAX_REGIONS],
@@ -208,7 +209,7 @@ impl Regions {
     }
 
     /// Adds a region where nothing is mapped.
-    pub(crate) fn insert(&self, region: Region) -> Result<(), Full> {
+    pub(crate) fn insert(&self, _writing: &WriteGuard<'_>, region: Region) -> Result<(), Full> {
         let n = self.index_of(region.first);
         if n > 0
             && let Some(joined) = self.get(n - 1).merged(&region)
@@ -239,7 +240,7 @@ impl Regions {
         self.count.store(self.len() as u64 - 1, Ordering::Relaxed);
     }
 
-    pub(crate) fn clear(&self) {
+    pub(crate) fn clear(&self, _writing: &WriteGuard<'_>) {
         self.count.store(0, Ordering::Relaxed);
     }
 
@@ -251,7 +252,12 @@ impl Regions {
 
     /// Replaces the part of each region that lies in `range` by what `change` returns for it. Call
     /// [`check_room_to_carve`](Self::check_room_to_carve) first, before anything that cannot be undone.
-    pub(crate) fn carve(&self, range: &Range<u64>, change: impl Fn(Region) -> Option<Region>) {
+    pub(crate) fn carve(
+        &self,
+        _writing: &WriteGuard<'_>,
+        range: &Range<u64>,
+        change: impl Fn(Region) -> Option<Region>,
+    ) {
         let mut n = self.index_of(range.start);
         while n < self.len() && self.get(n).first < range.end {
             let old = self.get(n);

@@ -48,7 +48,11 @@ impl<S> Vm<'_, S> {
         let file = (range.start / PAGE_BYTES) as u32;
         let withheld =
             Region { first: range.start, file, ..Region::new(pages, Backing::AnonPrivate, Protection::None) };
-        if pages == 0 || !is_private || !self.withheld.is_unused(&range) || self.withheld.insert(withheld).is_err() {
+        if pages == 0
+            || !is_private
+            || !self.withheld.is_unused(&range)
+            || self.withheld.insert(&guard, withheld).is_err()
+        {
             drop(guard);
             return self.unmap(cpu, mem, va, pages).map(|()| None);
         }
@@ -58,20 +62,20 @@ impl<S> Vm<'_, S> {
         let change = Change::Remove(Reason::RemovePte);
         let result = result.and_then(|()| self.pmap.sweep_into(cpu, mem, range.clone(), change, &mut gather));
         if result.is_ok() {
-            self.regions.carve(&range, |_| None);
+            self.regions.carve(&guard, &range, |_| None);
         }
         self.pmap.set_total_pages(self.regions.iter().map(|region| region.pages).sum());
         let retired = if result.is_ok() { self.pmap.retire_sweep(gather, periods) } else { Err(gather) };
         match retired.map(Retired::try_now) {
             Ok(Err(retired)) => return Ok(Some(Retirement { retired, range })),
             Ok(Ok(flushed)) => {
-                self.withheld.carve(&range, |_| None);
+                self.withheld.carve(&guard, &range, |_| None);
                 drop(guard);
                 flushed.into_frames().put_all(mem);
             }
             Err(gather) => {
                 self.pmap.end_sweep(gather, &range);
-                self.withheld.carve(&range, |_| None);
+                self.withheld.carve(&guard, &range, |_| None);
             }
         }
         result.map(|()| None)
@@ -100,7 +104,7 @@ impl Retirement {
         vm: &Vm<'_, S>,
     ) {
         self.retired.flush(cpu, periods).into_frames().put_all(mem);
-        let _guard = vm.lock.write(cpu.hardware());
-        vm.withheld.carve(&self.range, |_| None);
+        let guard = vm.lock.write(cpu.hardware());
+        vm.withheld.carve(&guard, &self.range, |_| None);
     }
 }

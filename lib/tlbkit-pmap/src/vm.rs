@@ -18,7 +18,7 @@
 
 use crate::error::Error;
 use crate::kernel::KernelMap;
-use crate::lock::{RwLock, TableLock};
+use crate::lock::{RwLock, TableLock, WriteGuard};
 use crate::memory::{Frame, Memory};
 use crate::pmap::{Pmap, user_range};
 use crate::region::{Backing, Protection, Region, Regions};
@@ -107,14 +107,14 @@ impl<'k, S> Vm<'k, S> {
     /// # Errors
     /// As [`map`](Self::map).
     pub fn map_region<H: Hardware<Set = S>>(&self, cpu: &Cpu<'_, '_, H>, region: Region) -> Result<u64, Error> {
-        let _guard = self.lock.write(cpu.hardware());
+        let guard = self.lock.write(cpu.hardware());
         let bytes = region.pages.checked_mul(PAGE_BYTES).filter(|bytes| *bytes > 0);
         let first = bytes
             .and_then(|bytes| {
                 self.find_gap(region.first, bytes, region.stride).or_else(|| self.find_gap(0, bytes, region.stride))
             })
             .ok_or(Error::NoRoom { pages: region.pages })?;
-        self.regions.insert(Region { first, ..region })?;
+        self.regions.insert(&guard, Region { first, ..region })?;
         self.pmap.set_total_pages(self.pmap.total_pages() + region.pages);
         Ok(first)
     }
@@ -152,7 +152,7 @@ impl<'k, S> Vm<'k, S> {
         let change = Change::Remove(Reason::RemovePte);
         let result = self.pmap.sweep_into(cpu, mem, range.clone(), change, &mut gather);
         if result.is_ok() {
-            self.regions.carve(&range, |_| None);
+            self.regions.carve(&guard, &range, |_| None);
             self.pmap.free_tables(mem, range.clone(), &|span| self.regions.is_unused(&span), &mut gather);
         }
         self.pmap.set_total_pages(self.regions.iter().map(|region| region.pages).sum());
@@ -173,11 +173,11 @@ impl<'k, S> Vm<'k, S> {
         pages: u64,
         protection: Protection,
     ) -> Result<(), Error> {
-        let _guard = self.lock.write(cpu.hardware());
+        let guard = self.lock.write(cpu.hardware());
         let range = user_range(va, pages)?;
         self.regions.check_room_to_carve()?;
         self.pmap.split_at_ends(cpu, mem, &range)?;
-        self.regions.carve(&range, |region| Some(Region { protection, ..region }));
+        self.regions.carve(&guard, &range, |region| Some(Region { protection, ..region }));
         self.pmap.protect(cpu, mem, range, protection)
     }
 
@@ -282,13 +282,13 @@ impl<'k, S> Vm<'k, S> {
 
     /// Empties the space that runs on this CPU, as exec does. It goes on under the same id.
     pub fn clear<'a, H: Hardware<Set = S>, M: Memory>(&'a self, cpu: &Cpu<'a, '_, H>, mem: &'a M) {
-        let _guard = self.lock.write(cpu.hardware());
-        self.clear_regions();
+        let guard = self.lock.write(cpu.hardware());
+        self.clear_regions(&guard);
         self.pmap.remove_all(cpu, mem);
     }
 
-    fn clear_regions(&self) {
-        self.regions.clear();
+    fn clear_regions(&self, writing: &WriteGuard<'_>) {
+        self.regions.clear(writing);
         self.pmap.set_total_pages(0);
     }
 
@@ -299,9 +299,9 @@ impl<'k, S> Vm<'k, S> {
     /// allows.
     pub fn exit<'a, H: Hardware<Set = S>, M: Memory>(&'a self, cpu: &Cpu<'a, '_, H>, mem: &'a M) {
         use crate::foreign::Home;
-        let _guard = self.lock.write(cpu.hardware());
+        let guard = self.lock.write(cpu.hardware());
         let regions = self.regions.len();
-        self.clear_regions();
+        self.clear_regions(&guard);
         cpu.hardware().with_irqs_off(|irqs| match cpu.tlb().policy().history.foreign() {
             Foreign::Window => cpu.load_kernel(irqs),
             Foreign::TemporarySwitch => {}
