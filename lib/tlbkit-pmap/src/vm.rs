@@ -18,7 +18,7 @@
 
 use crate::error::Error;
 use crate::kernel::KernelMap;
-use crate::lock::{RwLock, TableLock, WriteGuard};
+use crate::lock::{RwLock, TableLock};
 use crate::memory::{Frame, Memory};
 use crate::pmap::{Pmap, user_range};
 use crate::region::{Backing, Protection, Region, Regions};
@@ -283,13 +283,9 @@ impl<'k, S> Vm<'k, S> {
     /// Empties the space that runs on this CPU, as exec does. It goes on under the same id.
     pub fn clear<'a, H: Hardware<Set = S>, M: Memory>(&'a self, cpu: &Cpu<'a, '_, H>, mem: &'a M) {
         let guard = self.lock.write(cpu.hardware());
-        self.clear_regions(&guard);
-        self.pmap.remove_all(cpu, mem);
-    }
-
-    fn clear_regions(&self, writing: &WriteGuard<'_>) {
-        self.regions.clear(writing);
+        self.regions.clear(&guard);
         self.pmap.set_total_pages(0);
+        self.pmap.remove_all(cpu, mem);
     }
 
     /// Leaves the space on this CPU and empties it, as the exit of its last thread does.
@@ -299,9 +295,7 @@ impl<'k, S> Vm<'k, S> {
     /// allows.
     pub fn exit<'a, H: Hardware<Set = S>, M: Memory>(&'a self, cpu: &Cpu<'a, '_, H>, mem: &'a M) {
         use crate::foreign::Home;
-        let guard = self.lock.write(cpu.hardware());
-        let regions = self.regions.len();
-        self.clear_regions(&guard);
+        let _guard = self.lock.write(cpu.hardware());
         cpu.hardware().with_irqs_off(|irqs| match cpu.tlb().policy().history.foreign() {
             Foreign::Window => cpu.load_kernel(irqs),
             Foreign::TemporarySwitch => {}
@@ -310,7 +304,7 @@ impl<'k, S> Vm<'k, S> {
         let reach = || self.kernel.foreign.reach(cpu, &self.pmap, Home::Nowhere);
         // A kernel with a window unmaps region by region and opens the window for each. Here all leaves are unhooked
         // under the last one.
-        let windows = if cpu.tlb().policy().history.foreign() == Foreign::Window { regions } else { 1 };
+        let windows = if cpu.tlb().policy().history.foreign() == Foreign::Window { self.regions.len() } else { 1 };
         for _ in 1..windows {
             reach().leave(cpu, mem);
         }

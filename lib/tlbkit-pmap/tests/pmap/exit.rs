@@ -2,6 +2,7 @@
 
 use crate::common::Machine;
 use crate::common::memory::Event;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use tlbkit::*;
 use tlbkit_pmap::{Backing, ChildFill, Protection, Region, Vm};
 
@@ -117,11 +118,17 @@ fn a_batched_fork_flushes_once_and_an_unbatched_one_per_page() {
 }
 
 #[test]
-#[should_panic(expected = "emptied once")]
-fn a_space_is_not_freed_before_it_is_emptied() {
+fn a_space_is_not_freed_before_it_is_emptied_nor_again() {
     let (m, vm) = program(preset("tlbkit"));
-    m.idle(0);
-    let _ = vm.destroy(&m.cpu(0), m.mem);
+    let is_refused = |what: &dyn Fn()| {
+        let used = m.used();
+        let panic = catch_unwind(AssertUnwindSafe(what)).expect_err("refused");
+        assert!(panic.downcast::<String>().is_ok_and(|text| text.contains("emptied once")));
+        assert_eq!(m.used(), used, "nothing was freed");
+    };
+    is_refused(&|| vm.reclaim(m.mem));
+    m.end(0, vm);
+    is_refused(&|| vm.reclaim(m.mem));
 }
 
 #[test]

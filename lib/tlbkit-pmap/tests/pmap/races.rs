@@ -1,7 +1,10 @@
 //! Two CPUs in one space: what the locks let happen at once, and what is looked at again under them.
 
 use crate::common::{Machine, on_every_preset};
-use tlbkit_pmap::{Access, Backing, ChildFill, Error, Fault, Frame, Memory, Protection, Pte, Region, Vm, pte};
+use tlbkit_pmap::{
+    Access, Backing, ChildFill, Error, Fault, Frame, Memory, Protection, Pte, Region, TableLock, Vm, pte,
+};
+use tlbkit_testkit::words;
 
 /// What one last-level table maps.
 const SPAN: u64 = 512 * 4096;
@@ -88,6 +91,42 @@ fn a_fault_does_not_wait_for_the_lock_of_another_table() {
         m.end(0, vm);
         m.end(0, child);
     });
+}
+
+/// Locks for a space whose threads are many.
+fn lent(locks: usize) -> &'static [TableLock] {
+    Box::leak((0..locks).map(|_| TableLock::new()).collect())
+}
+
+/// The tables are 33 apart, so that of the 32 locks that a space has they would have one.
+#[test]
+fn locks_that_are_lent_take_the_place_of_the_spaces_own() {
+    let m = Machine::new(2, tlbkit::Policy::default());
+    let vm = m.space_by(|tlb, mem, kernel, token, set| {
+        Vm::new(tlb, mem, kernel, token, set).map(|vm| vm.with_table_locks(lent(64)))
+    });
+    let va = anon(m, vm, 40 * 512);
+    m.read(0, vm, va).unwrap();
+    m.read(1, vm, va).unwrap();
+    m.plan(move |_| {
+        assert!(!m.is_mapped(vm, va), "CPU 0 replaces the page, holds the lock of its table and waits for CPU 1");
+        m.write(1, vm, va + 33 * SPAN, 2).unwrap();
+    });
+    m.write(0, vm, va, 3).unwrap();
+    assert!(m.meanwhile.borrow().is_empty(), "CPU 0 had to wait");
+    m.end(0, vm);
+}
+
+#[test]
+#[should_panic(expected = "3 locks: no power of two")]
+fn locks_that_are_no_power_of_two_are_refused_and_none_changes_nothing() {
+    let m = Machine::new(1, tlbkit::Policy::default());
+    let with = |locks| {
+        let vm = Vm::new(&m.tlb, m.mem, m.kernel, tlbkit::SpaceToken(9), words(1)).unwrap();
+        let vm: &'static Vm<'static> = Box::leak(Box::new(vm.with_table_locks(lent(locks))));
+        m.write(0, vm, anon(m, vm, 1), 1).unwrap();
+    };
+    [0, 4, 3].into_iter().for_each(with);
 }
 
 /// A large page, written by both CPUs, whose frame something else holds too, such as a device that reads it.

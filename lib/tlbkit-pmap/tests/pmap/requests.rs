@@ -3,7 +3,9 @@
 use crate::common::memory::Event as Seen;
 use crate::common::{Machine, on_every_preset};
 use tlbkit::*;
-use tlbkit_pmap::{Backing, Error, Fault, Memory, Protection, Pte, Purpose, Region, Vm, WINDOW_PAGES, Withdrawal};
+use tlbkit_pmap::{
+    Backing, Error, Eviction, Fault, Memory, Protection, Pte, Purpose, Region, Vm, WINDOW_PAGES, Withdrawal,
+};
 
 const PAGE: u64 = 4096;
 const BITS: u64 = Pte::PRESENT | Pte::WRITE | Pte::USER;
@@ -149,6 +151,11 @@ fn inv_9_what_is_withdrawn_is_put_back_when_it_is_finished() {
         most.finish(&m.cpu(0), m.mem);
         assert_eq!((m.used(), m.read(1, vm, at(0))), (used - 64, Ok(0)));
         of_one_table.finish(&m.cpu(0), m.mem);
+        let large = vm.map_region(&m.cpu(0), Region::new(512, Backing::AnonPrivate, Protection::ReadWrite).large());
+        let large = large.unwrap();
+        m.write(0, vm, large, 5).unwrap();
+        Withdrawal::take(&m.cpu(0), m.mem, vm, large, 512).finish(&m.cpu(0), m.mem);
+        assert!(m.is_mapped(vm, large), "base pages alone");
         m.end(0, vm);
         assert_eq!(m.used(), 0);
     });
@@ -213,26 +220,41 @@ fn linux_3_13_flushes_everything_where_it_finds_a_large_page_and_3_14_does_not_l
     let retire = |region| full_flushes(preset("linux-3.14"), region, |m, vm, va| retire(m, vm, va, 1));
     assert_eq!([1, 512].map(|pages| retire(Region { pages, ..small })), [1, 0]);
     // And what it has left is what the next one counts: a page, and what else there is.
-    for (more, full) in [(0, 1), (512, 0)] {
-        let then_protect = |m: &'static Machine, vm: &'static Vm<'static>, va| {
-            let last = va + 511 * PAGE;
-            m.write(0, vm, last, 1).unwrap();
-            if more > 0 {
-                vm.map(&m.cpu(0), more, Backing::AnonShared, Protection::Read).unwrap();
-            }
-            self::retire(m, vm, va, 511);
-            vm.protect(&m.cpu(0), m.mem, last, 1, Protection::Read).unwrap();
-        };
-        assert_eq!(full_flushes(preset("linux-3.14"), small, then_protect), full);
+    let unmap = |m: &'static Machine, vm: &'static Vm<'static>, va, pages| {
+        vm.unmap(&m.cpu(0), m.mem, va, pages).unwrap();
+    };
+    for take in [self::retire, unmap] {
+        for (more, full) in [(0, 1), (512, 0)] {
+            let then_protect = |m: &'static Machine, vm: &'static Vm<'static>, va| {
+                let last = va + 511 * PAGE;
+                m.write(0, vm, last, 1).unwrap();
+                if more > 0 {
+                    vm.map(&m.cpu(0), more, Backing::AnonShared, Protection::Read).unwrap();
+                }
+                take(m, vm, va, 511);
+                vm.protect(&m.cpu(0), m.mem, last, 1, Protection::Read).unwrap();
+            };
+            assert_eq!(full_flushes(preset("linux-3.14"), small, then_protect), full);
+        }
     }
+    let exec = |m: &'static Machine, vm: &'static Vm<'static>, va| {
+        vm.clear(&m.cpu(0), m.mem);
+        let before = m.full_flushes(0);
+        assert_eq!(anon(m, vm, 1), va);
+        m.write(0, vm, va, 1).unwrap();
+        vm.protect(&m.cpu(0), m.mem, va, 1, Protection::Read).unwrap();
+        assert_eq!(m.full_flushes(0) - before, 1, "exec leaves nothing to count");
+    };
+    full_flushes(preset("linux-3.14"), small, exec);
 }
 
-/// What lies between the pages that a madvise gives back is looked at while it has the regions.
+/// What lies between the pages that a madvise gives back is looked at while it has the regions: then it may be gone,
+/// with its tables.
 #[test]
 fn a_madvise_around_a_large_page_flushes_everything_where_the_rule_looks() {
     let rule = |walk| RangeRule::FamilyShift(FamilyShift { shift: 0, entries: 4096, walk });
     for (walk, full) in [(LargePageWalk::Walk, 1), (LargePageWalk::Skip, 0)] {
-        let m = Machine::new(1, Policy { range: rule(walk), ..Policy::preset("linux-3.13").unwrap() });
+        let m = Machine::new(2, Policy { range: rule(walk), ..Policy::preset("linux-3.13").unwrap() });
         let vm = m.space();
         let map = |backing| vm.map(&m.cpu(0), 512, backing, Protection::ReadWrite).unwrap();
         let [first, shared, last] = [Backing::AnonPrivate, Backing::AnonShared, Backing::AnonPrivate].map(map);
@@ -242,11 +264,39 @@ fn a_madvise_around_a_large_page_flushes_everything_where_the_rule_looks() {
             m.write(0, vm, va, 1).unwrap();
         }
         let before = m.full_flushes(0);
-        vm.dontneed(&m.cpu(0), m.mem, first, 3 * 512).unwrap();
+        m.mem.log.borrow_mut().clear();
+        let munmap = || {
+            assert!(m.mem.log.borrow().is_empty(), "the flush comes when the kernel's locks are dropped");
+            vm.unmap(&m.cpu(1), m.mem, shared, 512).unwrap();
+        };
+        vm.dontneed_with(&m.cpu(0), m.mem, first, 3 * 512, munmap).unwrap();
         assert_eq!(m.full_flushes(0) - before, full, "{walk:?}");
         m.end(0, vm);
         assert_eq!(m.used(), 0);
     }
+}
+
+#[test]
+fn an_eviction_takes_base_pages_as_long_as_there_is_room_and_puts_them_when_it_is_finished() {
+    on_every_preset(|m| {
+        let vm = m.space();
+        let large = vm.map_region(&m.cpu(0), Region::new(512, Backing::AnonPrivate, Protection::ReadWrite).large());
+        let (large, va) = (large.unwrap(), anon(m, vm, 70));
+        let at = |page: u64| va + page * PAGE;
+        m.write(0, vm, large, 5).unwrap();
+        m.read(0, vm, at(0)).unwrap();
+        (1..70).for_each(|page| m.write(0, vm, at(page), 5).unwrap());
+        assert_eq!(m.read(1, vm, at(1)), Ok(5));
+        let used = m.used();
+        let mut eviction = Eviction::new();
+        eviction.take(&m.cpu(0), m.mem, vm, large, 512 + 70);
+        let left: Vec<_> = (0..70).filter(|&page| m.is_mapped(vm, at(page))).collect();
+        assert_eq!((left, m.used()), ((65..70).collect(), used), "the zero page takes no room");
+        assert!(m.is_mapped(vm, large));
+        eviction.finish(&m.cpu(0), m.mem);
+        assert_eq!((m.used(), m.read(1, vm, at(1))), (used - 64, Ok(0)));
+        m.end(0, vm);
+    });
 }
 
 /// What is withdrawn is named, page for page: under a ceiling that it keeps to, nothing else is flushed.
@@ -281,14 +331,14 @@ fn a_kernel_window_that_finds_no_memory_or_no_place_leaves_nothing_behind() {
     assert!(map().unwrap().is_some());
 }
 
-/// Pages 1 to 3 are mapped by the fault at page 0; then CPU 1 uses page 1 alone.
+/// Pages 1 to 7 are mapped by the fault at page 0; then CPU 1 uses page 1 alone.
 #[test]
 fn c_45_what_no_cpu_has_accessed_is_taken_out_without_a_flush_where_the_policy_says_so() {
-    for (unaccessed, asked) in [(Unaccessed::Flushed, [1, 1, 1]), (Unaccessed::Spared, [0, 0, 1])] {
+    for (unaccessed, asked) in [(Unaccessed::Flushed, [1, 1, 1, 1]), (Unaccessed::Spared, [0, 0, 0, 1])] {
         let m = Machine::new(2, Policy { unaccessed, ..Policy::DEFAULT });
-        m.mem.around.set(Some(4));
+        m.mem.around.set(Some(8));
         let vm = m.space();
-        let va = vm.map(&m.cpu(0), 4, Backing::FilePrivate, Protection::ReadWrite).unwrap();
+        let va = vm.map(&m.cpu(0), 8, Backing::FilePrivate, Protection::ReadWrite).unwrap();
         m.read(0, vm, va).unwrap();
         m.read(1, vm, va + PAGE).unwrap();
         let of = |change: &dyn Fn()| {
@@ -298,9 +348,14 @@ fn c_45_what_no_cpu_has_accessed_is_taken_out_without_a_flush_where_the_policy_s
         };
         let protect = || vm.protect(&m.cpu(0), m.mem, va + 2 * PAGE, 1, Protection::None).unwrap();
         let unmap = |page| vm.dontneed(&m.cpu(0), m.mem, va + page * PAGE, 1).unwrap();
-        assert_eq!([of(&protect), of(&|| unmap(3)), of(&|| unmap(1))], asked, "{unaccessed:?}");
+        let evict = || {
+            let mut eviction = Eviction::new();
+            eviction.take(&m.cpu(0), m.mem, vm, va + 4 * PAGE, 1);
+            eviction.finish(&m.cpu(0), m.mem);
+        };
+        assert_eq!([of(&protect), of(&|| unmap(3)), of(&evict), of(&|| unmap(1))], asked, "{unaccessed:?}");
         m.end(0, vm);
-        assert_eq!(m.used(), 0);
+        assert!((0..8).all(|page| m.mem.references(m.mem.file_page(0, page)) == 1), "each was put");
     }
 }
 
@@ -315,6 +370,9 @@ fn c_45_a_page_that_was_aged_shows_each_access_that_comes_later() {
         assert_eq!([age(), age()], [2, 0]);
         m.read(1, vm, va).unwrap();
         assert_eq!(age(), 1, "CPU 1 kept no translation");
+        m.read(1, vm, va).unwrap();
+        vm.protect(&m.cpu(0), m.mem, va, 1, Protection::None).unwrap();
+        assert_eq!(age(), 0, "nobody can access it");
         m.end(0, vm);
     });
 }

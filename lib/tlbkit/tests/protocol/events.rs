@@ -1,6 +1,6 @@
 //! What a flush reports, and when: each event once, in its place among the instructions.
 
-use tlbkit::{Broadcast, Cpu, Features, OthersMustFlush, Policy, Stride, Tables, VirtAddr};
+use tlbkit::{Acknowledgement, Broadcast, Cpu, Features, OthersMustFlush, Policy, Stride, Tables, VirtAddr};
 
 use crate::issue::{RING, answer, issue, several, two, wait};
 use crate::machine::{Core, Delivery, Did, KERNEL, MODERN, Owner, USER, World};
@@ -29,11 +29,13 @@ const ANSWER: [&str; 3] = ["AnswerBegin(cpu0)", "INVLPG", "AnswerEnd(cpu0)"];
 
 #[test]
 fn a_flush_begins_chooses_flushes_and_ends() {
-    let world = several(2, 1, Policy::default());
-    world.delivery.set(Delivery::AtOnce);
-    world.unmap(0, 0, &[USER]);
-    assert_eq!(did(world, 0), [&[BEGIN, ASKS_ONE, "IPI 1"][..], &LOCAL, &["FlushEnd"]].concat());
-    assert_eq!(did(world, 1), ANSWER);
+    for acknowledgement in [Acknowledgement::AfterFlush, Acknowledgement::BeforeFlush] {
+        let world = several(2, 1, Policy { acknowledgement, ..Policy::default() });
+        world.delivery.set(Delivery::AtOnce);
+        world.unmap(0, 0, &[USER]);
+        assert_eq!(did(world, 0), [&[BEGIN, ASKS_ONE, "IPI 1"][..], &LOCAL, &["FlushEnd"]].concat());
+        assert_eq!(did(world, 1), ANSWER, "{acknowledgement:?}");
+    }
 }
 
 #[test]
