@@ -211,17 +211,13 @@ impl Regions {
     /// Adds a region where nothing is mapped.
     pub(crate) fn insert(&self, _writing: &WriteGuard<'_>, region: Region) -> Result<(), Full> {
         let n = self.index_of(region.first);
-        if n > 0
-            && let Some(joined) = self.get(n - 1).merged(&region)
-        {
-            self.set(n - 1, joined);
-            self.merge();
-            return Ok(());
+        let joined = n.checked_sub(1).and_then(|before| self.get(before).merged(&region));
+        match joined {
+            Some(joined) => self.set(n - 1, joined),
+            None if self.len() == MAX_REGIONS => return Err(Full),
+            None => self.insert_at(n, region),
         }
-        if self.len() == MAX_REGIONS {
-            return Err(Full);
-        }
-        self.insert_at(n, region);
+        self.merge();
         Ok(())
     }
 

@@ -5,5 +5,6 @@ mod enter;
 mod exit;
 mod races;
 mod random;
+mod regions;
 mod requests;
 mod space;
