@@ -58,7 +58,7 @@ const fn bits_for(region: &Region, access: Access) -> u64 {
         Access::Read => Pte::ACCESSED,
         Access::Write => Pte::ACCESSED | Pte::DIRTY,
     };
-    Pte::PRESENT | Pte::USER | Pte::NO_EXECUTE | touched | if region.backing.is_shared() { pte::SHARED } else { 0 }
+    Pte::USER | Pte::NO_EXECUTE | touched | if region.backing.is_shared() { pte::SHARED } else { 0 }
 }
 
 impl<'k, S> Vm<'k, S> {

@@ -73,11 +73,11 @@ impl<'k> KernelMap<'k> {
         let global = if cpu.tlb().policy().isolation == Isolation::On { 0 } else { Pte::GLOBAL };
         let bits = Pte::PRESENT | Pte::WRITE | Pte::ACCESSED | Pte::DIRTY | Pte::NO_EXECUTE | global;
         for frame in frames.into_iter().take(WINDOW_PAGES as usize) {
-            let guard = self.lock.lock(cpu.hardware());
+            let _guard = self.lock.lock(cpu.hardware());
             let va = window.va + window.pages * PAGE_BYTES;
             let Some((entry, _)) = table::create(mem, self.root, va, 1) else {
-                drop(guard);
-                self.unmap(cpu, mem, window);
+                // A window lies in one table, so this is its first page.
+                self.release_window(n);
                 return Err(Error::OutOfMemory);
             };
             mem.share(frame);
@@ -92,10 +92,9 @@ impl<'k> KernelMap<'k> {
         let mut gather = MmuGather::<H, _, { WINDOW_PAGES as usize }>::of_kernel(cpu, mem);
         let mut scope = Scope::Global;
         for va in (0..window.pages).map(|page| window.va + page * PAGE_BYTES) {
-            let guard = self.lock.lock(cpu.hardware());
+            let _guard = self.lock.lock(cpu.hardware());
             if let Found::Leaf(entry) = table::find(mem, self.root, va) {
                 let old = Pte(mem.swap(entry.at, 0));
-                drop(guard);
                 // A translation that is not global may be cached under several PCIDs, so one such entry decides the
                 // scope of the whole flush.
                 scope = if old.has(Pte::GLOBAL) { scope } else { Scope::NonGlobal };

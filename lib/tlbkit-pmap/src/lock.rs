@@ -242,6 +242,24 @@ mod tests {
         is_used.iter().filter(|used| **used).count()
     }
 
+    /// Otherwise readers that follow one another would keep it out for ever.
+    #[cfg(not(loom))]
+    #[test]
+    fn a_writer_that_waits_says_so_to_those_who_would_read() {
+        extern crate std;
+        use tlbkit_testkit::lone_cpu;
+        let lock = RwLock::new();
+        let reading = lock.read(lone_cpu());
+        std::thread::scope(|scope| {
+            scope.spawn(|| drop(lock.write(lone_cpu())));
+            while lock.state.load(Ordering::Relaxed) & WAITING == 0 {
+                std::thread::yield_now();
+            }
+            drop(reading);
+        });
+        assert_eq!(lock.state.load(Ordering::Relaxed), 0);
+    }
+
     #[test]
     fn neighbours_share_no_lock() {
         let mut spans = (0..1 << 13).map(|span| span * 2 * MIB);

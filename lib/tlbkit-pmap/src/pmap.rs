@@ -123,7 +123,6 @@ impl<S> Pmap<S> {
         let guard = self.lock(hw, va);
         let place = self.create(hw, mem, va, level);
         if let Some((entry, made)) = place
-            && entry.level == level
             && entry.pte.is_empty()
         {
             mem.store(entry.at, new.0);

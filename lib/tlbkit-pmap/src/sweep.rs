@@ -175,7 +175,8 @@ impl<S> Pmap<S> {
                 gather.before_table_unlock();
                 table_end = table::next_span(va, 2);
             }
-            if entry.level == 2 && (!va.is_multiple_of(entry.bytes()) || span.end - va < entry.bytes()) {
+            // A page that begins before the span ends behind it too: the span is of one table, or the whole user half.
+            if span.end - va < entry.bytes() {
                 self.split(cpu, mem, va, entry)?;
                 continue;
             }
