@@ -45,7 +45,7 @@ const CHANGED: [Part; 5] = [
     },
     Part {
         folder: "lib/tlbkit-pmap/src",
-        tests: "tlbkit-pmap --features tlbkit/history --test pmap",
+        tests: "tlbkit-pmap --features tlbkit/history --lib --test pmap",
         judges: Judges::SeedsAndTests,
     },
     Part { folder: "lib/tlbkit-arch/src", tests: "tlbkit-arch --test arch", judges: Judges::Tests },

@@ -2,8 +2,8 @@
 
 use crate::common::{Machine, on_every_preset};
 use tlbkit::*;
-use tlbkit_pmap::{Backing, Error, Frame, Memory, Pmap, Protection, Pte, Purpose, Region, USER_END, Vm};
-use tlbkit_testkit::words;
+use tlbkit_arch::{addr::TOP_LEVEL, entry_at};
+use tlbkit_pmap::{Backing, Error, Frame, Memory, Protection, Pte, Purpose, Region, USER_END, Vm};
 
 const PAGE: u64 = 4096;
 const BITS: u64 = Pte::PRESENT | Pte::WRITE | Pte::USER | Pte::NO_EXECUTE | Pte::ACCESSED | Pte::DIRTY;
@@ -41,7 +41,9 @@ fn found(m: &'static Machine, vm: &'static Vm<'static>, va: u64) -> Option<u64> 
 fn a_frame_takes_the_place_of_another_which_is_given_back() {
     in_a_region(|m, vm, va| {
         m.run(0, vm);
+        m.mem.log.borrow_mut().clear();
         assert_eq!(enter(m, vm, va, frame(m, 12, 7)), Ok(3), "a table at each level below the first");
+        assert!(m.mem.log.borrow().is_empty(), "nothing was there, so nothing is flushed");
         assert_eq!((m.read(0, vm, va), m.read(1, vm, va)), (Ok(7), Ok(7)));
         let before = m.used();
         m.plan(move |_| assert!(!m.is_mapped(vm, va), "no new frame while CPU 1 may still use the old one"));
@@ -50,6 +52,24 @@ fn a_frame_takes_the_place_of_another_which_is_given_back() {
         assert_eq!((m.read(0, vm, va), m.read(1, vm, va)), (Ok(8), Ok(8)));
         assert_eq!(m.used(), before, "one frame came and one went");
     });
+}
+
+/// A page without any permission may have lost it a moment ago.
+#[test]
+fn c_28_a_frame_takes_the_place_of_one_that_is_not_present_once_nobody_uses_that() {
+    let m = Machine::new(2, Policy::default());
+    let tables = m.bare_tables();
+    let enter = |cpu, va, value| tables.enter(&m.cpu(cpu), m.mem, va, frame(m, 12, value), BITS).unwrap();
+    enter(0, PAGE, 7);
+    (0..2).for_each(|cpu| m.run_space(cpu, tables.space()));
+    assert_eq!(m.kernel_read(1, PAGE), Some(7));
+    m.plan(move |_| {
+        assert!(tables.extract(&m.cpu(1), m.mem, PAGE).is_none(), "CPU 0 has not flushed yet");
+        enter(1, PAGE, 8);
+        assert_eq!(m.kernel_read(1, PAGE), Some(8));
+    });
+    tables.protect(&m.cpu(0), m.mem, PAGE..2 * PAGE, Protection::None).unwrap();
+    assert!(m.meanwhile.borrow().is_empty(), "CPU 0 had to wait");
 }
 
 /// Another CPU finds what was retired there, and would not find the frame.
@@ -78,7 +98,11 @@ fn no_frame_is_entered_where_pages_were_retired() {
 #[test]
 fn a_small_frame_cuts_the_large_page_in_its_way() {
     in_a_region(|m, vm, va| {
-        assert_eq!(enter(m, vm, va, frame(m, 21, 1)), Ok(2));
+        assert_eq!(enter(m, vm, va, frame(m, 21, 4)), Ok(2));
+        assert_eq!(m.read(1, vm, va), Ok(4));
+        let before = m.used();
+        assert_eq!(enter(m, vm, va, frame(m, 21, 1)), Ok(0), "a large one takes the place of a large one");
+        assert_eq!((m.used(), m.read(1, vm, va)), (before, Ok(1)));
         m.write(1, vm, va + 9 * PAGE, 2).unwrap();
         m.run(0, vm);
         assert_eq!(enter(m, vm, va, frame(m, 12, 3)), Ok(1), "the table that the pieces need");
@@ -108,16 +132,11 @@ fn a_large_frame_does_not_bury_a_page_table() {
     let _ = enter(m, vm, va, frame(m, 21, 2));
 }
 
-/// The page tables of a space that has no regions.
-fn bare_tables(m: &'static Machine) -> &'static Pmap {
-    Box::leak(Box::new(Pmap::new(&m.tlb, m.mem, m.kernel.root(), SpaceToken(9), words(1)).unwrap()))
-}
-
 /// The page tables alone: nobody has cut the large pages at the borders before.
 #[test]
 fn of_a_large_page_goes_what_was_named_and_no_more() {
     let m = Machine::new(1, Policy::default());
-    let tables = bare_tables(m);
+    let tables = m.bare_tables();
     let is_mapped = |page: u64| tables.extract(&m.cpu(0), m.mem, page * PAGE).is_some();
     for (first, range, taken, kept) in [(512, 512..515, 514, 515), (1024, 1533..1536, 1533, 1532)] {
         tables.enter(&m.cpu(0), m.mem, first * PAGE, frame(m, 21, 1), BITS).unwrap();
@@ -130,8 +149,11 @@ fn of_a_large_page_goes_what_was_named_and_no_more() {
 #[test]
 fn nothing_is_mapped_found_or_taken_out_beyond_the_user_half() {
     let m = Machine::new(2, Policy::default());
-    let vm = m.space();
     let window = m.kernel.map(&m.cpu(0), m.mem, [frame(m, 12, 7).at]).unwrap().unwrap();
+    // The kernel's lowest addresses are mapped as well: their tables are those of the first one beyond.
+    let kernels = |va| entry_at(m.kernel.root(), VirtAddr(va), TOP_LEVEL);
+    m.mem.store(kernels(USER_END), m.mem.load(kernels(window.va)));
+    let vm = m.space();
     let before = m.used();
     for va in [window.va, USER_END, !0xfff] {
         assert_eq!(enter(m, vm, va, frame(m, 12, 1)), Err(Error::BadRange { va, pages: 1 }), "{va:#x}");
@@ -141,7 +163,7 @@ fn nothing_is_mapped_found_or_taken_out_beyond_the_user_half() {
     let large = USER_END - (1 << 21);
     enter(m, vm, large, frame(m, 21, 2)).unwrap();
     assert!(found(m, vm, USER_END - PAGE).is_some(), "the last pages are within");
-    let (cpu, tables) = (m.cpu(0), bare_tables(m));
+    let (cpu, tables) = (m.cpu(0), m.bare_tables());
     let bad = [(window.va, window.va + PAGE), (USER_END - PAGE, USER_END + PAGE), (2 * PAGE, PAGE), (5, PAGE + 5)];
     for (start, end) in bad {
         let taken = tables.remove(&cpu, m.mem, start..end);
@@ -189,6 +211,28 @@ fn a_large_page_that_nobody_shares_is_cut_where_it_lies() {
         let found = |page: u64| found(m, vm, va + page * PAGE);
         assert_eq!([99, 100].map(found), [Some(at + 99 * PAGE), None]);
     });
+}
+
+/// A page that others hold is cut as a copy, which needs a frame, and then a table.
+#[test]
+fn a_cut_of_a_shared_large_page_that_finds_no_memory_leaves_nothing_behind() {
+    let m = Machine::new(1, Policy::default());
+    let vm = m.space();
+    let va = region(m, vm);
+    let large = frame(m, 21, 1);
+    let at = large.at;
+    m.mem.share(at);
+    enter(m, vm, va, large).unwrap();
+    let before = m.used();
+    for left in 0..2 {
+        m.mem.left.set(Some(left));
+        assert_eq!(vm.unmap(&m.cpu(0), m.mem, va, 1), Err(Error::OutOfMemory));
+        m.mem.left.set(None);
+        assert_eq!(m.used(), before, "{left} frames");
+    }
+    m.mem.put(Frame { at, shift: 21 });
+    m.end(0, vm);
+    assert_eq!(m.used(), 0);
 }
 
 /// What the borders need is had before anything is taken.

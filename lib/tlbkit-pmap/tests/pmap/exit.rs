@@ -55,6 +55,8 @@ fn the_window_interrupts_every_cpu_at_exit_and_a_switch_nobody() {
     assert_eq!(new.interrupts, 0, "no shootdown at exit");
     assert_eq!(new.cr3_writes, new.full_flushes, "no switch: the only CR3 writes are flushes");
     assert_eq!((old.full_flushes, new.full_flushes), (2, 1), "the switch and the window, against the one that frees");
+    let batched = exit(Policy::parse("netbsd-5.0-batched:foreign=window").unwrap());
+    assert_eq!(batched.interrupts, 1, "a gather is flushed in the end");
 }
 
 #[test]
@@ -95,13 +97,18 @@ fn tables_wait_for_destroy_unless_memory_is_low() {
 }
 
 #[test]
-fn fork_by_window_interrupts_others_once_and_by_direct_map_not() {
-    for (fill, interrupts) in [(ChildFill::ByPolicy, 1), (ChildFill::DirectMap, 0)] {
-        let (m, vm) = program(preset("netbsd-5.0"));
+fn fork_by_window_interrupts_others_once_by_a_switch_it_switches_twice_and_by_direct_map_it_does_neither() {
+    let cost = |name, fill| {
+        let (m, vm) = program(preset(name));
         let child = m.space();
         let cost = cost_of(m, || assert!(vm.fork(&m.cpu(0), m.mem, child, fill).is_ok()));
-        assert_eq!(cost.interrupts, interrupts, "{fill:?}");
-    }
+        (cost.interrupts, cost.cr3_writes)
+    };
+    let by_policy = |name| {
+        let [policy, map] = [ChildFill::ByPolicy, ChildFill::DirectMap].map(|fill| cost(name, fill));
+        (policy.0 - map.0, policy.1 - map.1)
+    };
+    assert_eq!((by_policy("netbsd-5.0").0, by_policy("netbsd-5.0-batched")), (1, (0, 2)));
 }
 
 #[test]

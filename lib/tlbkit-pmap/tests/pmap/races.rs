@@ -149,11 +149,14 @@ fn a_store_to_a_large_page_that_is_being_cut_reaches_the_copy() {
         let vm = m.space();
         let (va, frame) = held_large_page(m, vm);
         m.run(0, vm);
-        m.plan(move |_| m.write(1, vm, va, 42).unwrap());
+        m.plan(move |_| {
+            m.write(1, vm, va, 42).unwrap();
+            // Now nobody else holds what the copy is made of.
+            m.mem.put(frame);
+        });
         vm.protect(&m.cpu(0), m.mem, va + 4096, 1, Protection::Read).unwrap();
         assert!(m.meanwhile.borrow().is_empty(), "CPU 1 was told");
         assert_eq!((m.read(0, vm, va), m.read(1, vm, va)), (Ok(42), Ok(42)));
-        m.mem.put(frame);
         m.end(0, vm);
     });
 }
@@ -192,6 +195,8 @@ fn a_large_page_of_shared_memory_is_not_cut_while_others_hold_it() {
         m.write(1, vm, va + 4096, 5).unwrap();
         assert_eq!(m.mem.load(tlbkit::PhysAddr(private.at.0 + 4096)), 5, "still the shared frame, still writable");
         m.mem.put(private);
+        assert_eq!(vm.protect(&m.cpu(0), m.mem, va + 4096, 1, Protection::Read), Ok(()), "and then it is");
+        assert_eq!(m.read(1, vm, va + 4096), Ok(5));
         vm.dontneed(&m.cpu(0), m.mem, va, 512).unwrap();
         m.end(0, vm);
     });

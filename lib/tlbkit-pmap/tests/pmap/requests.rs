@@ -1,11 +1,13 @@
 //! What an operation asks the protocol for: one request where one will do, and all that it owes.
 
-use crate::common::memory::Event as Seen;
 use crate::common::{Machine, on_every_preset};
+use std::collections::BTreeSet;
 use tlbkit::*;
 use tlbkit_pmap::{
-    Backing, Error, Eviction, Fault, Memory, Protection, Pte, Purpose, Region, Vm, WINDOW_PAGES, Withdrawal,
+    Access, Backing, ChildFill, Error, Eviction, Fault, KernelMap, Memory, Protection, Pte, Purpose, Region, Vm,
+    WINDOW_PAGES, Withdrawal,
 };
+use tlbkit_testkit::words;
 
 const PAGE: u64 = 4096;
 const BITS: u64 = Pte::PRESENT | Pte::WRITE | Pte::USER;
@@ -94,13 +96,16 @@ fn c_28_sweeps_that_overlap_flush_everything_under_linux_6_18_and_their_range_un
     }
 }
 
-/// Interrupts of CPU 1 when CPU 0 gives back two pages of two page tables that both have stored to.
-fn interrupts_for_two_tables(policy: Policy, backing: Backing) -> u32 {
+/// Interrupts of CPU 1 when CPU 0 gives back two pages of two page tables that both have accessed.
+fn interrupts_for_two_tables(policy: Policy, backing: Backing, access: Access) -> u32 {
     let m = Machine::new(2, policy);
     let vm = m.space();
     let va = vm.map(&m.cpu(0), 2 * 512, backing, Protection::ReadWrite).unwrap();
     for at in [va, va + 512 * PAGE] {
-        (0..2).for_each(|cpu| m.write(cpu, vm, at, 5).unwrap());
+        (0..2).for_each(|cpu| match access {
+            Access::Read => _ = m.read(cpu, vm, at).unwrap(),
+            Access::Write => m.write(cpu, vm, at, 5).unwrap(),
+        });
     }
     let before = m.cpus[1].interrupts.get();
     vm.dontneed(&m.cpu(0), m.mem, va, 2 * 512).unwrap();
@@ -113,9 +118,76 @@ fn interrupts_for_two_tables(policy: Policy, backing: Backing) -> u32 {
 fn c_42_dirty_pages_of_a_shared_file_are_flushed_table_by_table_by_linux_since_3_15() {
     let presets = [("linux-3.14", 1), ("linux-4.13", 2), ("linux-4.20", 2), ("linux-6.18", 2), ("tlbkit", 1)];
     for (name, of_shared) in presets {
-        let sent = |backing| interrupts_for_two_tables(Policy::preset(name).unwrap(), backing);
-        assert_eq!((sent(Backing::FileShared), sent(Backing::AnonPrivate)), (of_shared, 1), "{name}");
+        let sent = |backing, access| interrupts_for_two_tables(Policy::preset(name).unwrap(), backing, access);
+        assert_eq!(sent(Backing::FileShared, Access::Write), of_shared, "{name}");
+        assert_eq!(sent(Backing::FileShared, Access::Read), 1, "{name}: they are clean");
+        assert_eq!(sent(Backing::AnonPrivate, Access::Write), 1, "{name}: nobody writes them back");
     }
+}
+
+/// Exec takes out all that there is as if it were one range, and the tables with it. One more for each table is needed
+/// where dirty pages of a shared file are flushed under its lock, and one for all tables by who sends each at once.
+#[test]
+fn exec_flushes_the_whole_user_half_once() {
+    let full_flushes = |name, backing| {
+        let m = Machine::new(1, Policy::preset(name).unwrap());
+        let vm = m.space();
+        let va = vm.map(&m.cpu(0), 3 * 512, backing, Protection::ReadWrite).unwrap();
+        (0..3).for_each(|table| m.write(0, vm, va + table * 512 * PAGE, 5).unwrap());
+        let before = (m.full_flushes(0), m.flushes());
+        vm.clear(&m.cpu(0), m.mem);
+        assert_eq!(m.flushes() - before.1, (m.full_flushes(0) - before.0) as usize, "{name}: no page by itself");
+        let full = m.full_flushes(0) - before.0;
+        m.end(0, vm);
+        full
+    };
+    for (name, private, shared) in [("tlbkit", 1, 1), ("linux-6.18", 1, 4), ("netbsd-5.0", 2, 2)] {
+        let full = [Backing::AnonPrivate, Backing::FileShared].map(|backing| full_flushes(name, backing));
+        assert_eq!(full, [private, shared], "{name}");
+    }
+}
+
+/// How often each operation has CPU 0 flush, and why.
+#[test]
+fn each_flush_is_counted_under_its_reason() {
+    let m = Machine::new(1, Policy::parse("netbsd-5.0:stats=on").unwrap());
+    let (vm, cpu) = (m.space(), m.cpu(0));
+    let stats = cpu.stats().unwrap();
+    let count = |place| Reason::ALL.map(|reason| stats.events(reason, place));
+    let counted = |what: &dyn Fn()| {
+        let before = [Place::Local, Place::Kernel].map(count);
+        what();
+        let after = [Place::Local, Place::Kernel].map(count);
+        let more = |reason: Reason| (0..2).map(|at| after[at][reason as usize] - before[at][reason as usize]).sum();
+        Reason::ALL.into_iter().map(|reason| (reason, more(reason))).filter(|(_, n)| *n > 0).collect::<Vec<_>>()
+    };
+    let va = anon(m, vm, 2);
+    let write = || m.write(0, vm, va, 1).unwrap();
+    let protect = |protection| vm.protect(&cpu, m.mem, va, 1, protection).unwrap();
+    write();
+    assert_eq!(counted(&|| protect(Protection::Read)), [(Reason::WriteProtect, 1)]);
+    protect(Protection::ReadWrite);
+    let child = m.space();
+    assert_eq!(counted(&|| _ = vm.fork(&cpu, m.mem, child, ChildFill::DirectMap).unwrap()), [(Reason::Fork, 1)]);
+    assert_eq!(counted(&write), [(Reason::CopyOnWrite, 1)]);
+    assert_eq!(counted(&|| _ = vm.age(&cpu, m.mem, va, 1).unwrap()), [(Reason::WriteProtect, 1)]);
+    let frame = m.mem.alloc(12, Purpose::Data).unwrap();
+    let frame = std::cell::Cell::new(Some(frame));
+    let enter = || _ = vm.enter(&cpu, m.mem, va, frame.take().unwrap(), BITS).unwrap();
+    assert_eq!(counted(&enter), [(Reason::Enter, 1)]);
+    assert_eq!(counted(&|| vm.dontneed(&cpu, m.mem, va, 1).unwrap()), [(Reason::RemovePte, 1)]);
+    write();
+    let unmap = || vm.unmap(&cpu, m.mem, va, 2).unwrap();
+    assert_eq!(counted(&unmap), [(Reason::RemovePte, 1), (Reason::FreeTable, 3)]);
+    let window = || m.kernel.unmap(&cpu, m.mem, m.kernel.map(&cpu, m.mem, [m.mem.file_page(1, 0)]).unwrap().unwrap());
+    assert_eq!(counted(&window), [(Reason::KernelRemove, 1)]);
+    anon(m, vm, 1);
+    write();
+    assert_eq!(counted(&|| vm.clear(&cpu, m.mem)), [(Reason::RemoveAll, 1), (Reason::FreeTable, 1)]);
+    anon(m, vm, 1);
+    write();
+    let [away, freed] = [(Reason::RemoveAll, 1), (Reason::FreeTable, 1)];
+    assert_eq!(counted(&|| vm.exit(&cpu, m.mem)), [away, freed, (Reason::ForeignTables, 1)]);
 }
 
 /// A page that is flushed before the lock is let go is flushed before it is missed: nothing is left for the end.
@@ -127,7 +199,7 @@ fn an_early_flush_leaves_nothing_for_the_end() {
     m.write(0, vm, va, 5).unwrap();
     m.mem.log.borrow_mut().clear();
     vm.dontneed(&m.cpu(0), m.mem, va, 1).unwrap();
-    assert_eq!(m.mem.log.borrow().iter().filter(|event| **event == Seen::Flushed).count(), 1);
+    assert_eq!(m.flushes(), 1);
     m.end(0, vm);
 }
 
@@ -237,6 +309,16 @@ fn linux_3_13_flushes_everything_where_it_finds_a_large_page_and_3_14_does_not_l
             assert_eq!(full_flushes(preset("linux-3.14"), small, then_protect), full);
         }
     }
+    let fork = |m: &'static Machine, vm: &'static Vm<'static>, va| {
+        let child = m.space();
+        vm.fork(&m.cpu(0), m.mem, child, ChildFill::DirectMap).unwrap();
+        m.write(0, child, va, 1).unwrap();
+        let before = m.full_flushes(0);
+        child.protect(&m.cpu(0), m.mem, va, 1, Protection::Read).unwrap();
+        assert_eq!(m.full_flushes(0) - before, 0, "a child has as many as its parent");
+        vm.clear(&m.cpu(0), m.mem);
+    };
+    full_flushes(preset("linux-3.14"), small, fork);
     let exec = |m: &'static Machine, vm: &'static Vm<'static>, va| {
         vm.clear(&m.cpu(0), m.mem);
         let before = m.full_flushes(0);
@@ -309,8 +391,7 @@ fn pages_that_are_withdrawn_are_flushed_one_by_one() {
     let full = m.full_flushes(0);
     m.mem.log.borrow_mut().clear();
     Withdrawal::take(&m.cpu(0), m.mem, vm, va + 2 * PAGE, 3).finish(&m.cpu(0), m.mem);
-    let flushed = m.mem.log.borrow().iter().filter(|event| **event == Seen::Flushed).count();
-    assert_eq!((m.full_flushes(0) - full, flushed), (0, 3));
+    assert_eq!((m.full_flushes(0) - full, m.flushes()), (0, 3));
     m.end(0, vm);
 }
 
@@ -327,8 +408,13 @@ fn a_kernel_window_that_finds_no_memory_or_no_place_leaves_nothing_behind() {
     m.mem.left.set(None);
     windows.extend(std::iter::from_fn(|| map().unwrap()));
     assert_eq!(windows.len(), 64, "one word of them; the one that had no table is free again");
+    let full = m.full_flushes(0);
     windows.into_iter().for_each(|window| m.kernel.unmap(&m.cpu(0), m.mem, window));
+    assert_eq!(m.full_flushes(0), full, "each is flushed by itself");
     assert!(map().unwrap().is_some());
+    let larger = KernelMap::new(m.mem, words(2)).unwrap();
+    let windows = std::iter::from_fn(|| larger.map(&m.cpu(0), m.mem, []).unwrap());
+    assert_eq!(windows.map(|window| window.va).collect::<BTreeSet<_>>().len(), 128, "all of both words");
 }
 
 /// Pages 1 to 7 are mapped by the fault at page 0; then CPU 1 uses page 1 alone.

@@ -4,9 +4,10 @@ use crate::common::memory::Event;
 use crate::common::{Machine, on_every_preset};
 use Backing::{AnonPrivate, AnonShared, FilePrivate, FileShared};
 use Protection::{Read, ReadWrite};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use tlbkit::*;
 use tlbkit_arch::entry_at;
-use tlbkit_pmap::{Backing, ChildFill, Error, Fault, MAX_REGIONS, Memory, Protection, Pte, Region, USER_BASE};
+use tlbkit_pmap::{Access, Backing, ChildFill, Error, Fault, MAX_REGIONS, Memory, Protection, Pte, Region, USER_BASE};
 use tlbkit_pmap::{USER_END, Vm, pte};
 
 const PAGE: u64 = 4096;
@@ -79,6 +80,8 @@ fn protection_narrows_on_every_cpu_and_widens_without_a_flush() {
         protect(Protection::None);
         assert_eq!(m.read(1, vm, va + PAGE), Err(Fault::Bad));
         m.mem.log.borrow_mut().clear();
+        protect(Read);
+        assert_eq!(m.read(1, vm, va + PAGE), Ok(9));
         protect(ReadWrite);
         assert!(m.mem.log.borrow().is_empty(), "C-40: widening needs no flush");
         assert_eq!(m.read(1, vm, va + PAGE), Ok(9));
@@ -120,7 +123,9 @@ fn protection_never_makes_a_shared_private_page_writable() {
         m.write(0, vm, va, 1).unwrap();
         vm.protect(&m.cpu(0), m.mem, va, 1, Read).unwrap();
         vm.fork(&m.cpu(0), m.mem, child, ChildFill::DirectMap).unwrap();
+        vm.protect(&m.cpu(0), m.mem, va, 1, Protection::None).unwrap();
         vm.protect(&m.cpu(0), m.mem, va, 1, ReadWrite).unwrap();
+        assert_eq!(m.read(0, vm, va), Ok(1));
         m.write(0, vm, va, 2).unwrap();
         assert_eq!(m.read(1, child, va), Ok(1));
         m.end(1, child);
@@ -155,6 +160,8 @@ fn a_file_is_shared_until_a_private_mapping_writes() {
         m.write(0, vm, shared + PAGE, 8).unwrap();
         assert_eq!(m.mem.load(m.mem.file_page(3, 11)), 8);
         assert_eq!(m.read(1, vm, private + PAGE), Ok(8));
+        vm.fault(&m.cpu(1), m.mem, private + PAGE, Access::Write);
+        assert_eq!(m.read(1, vm, private + PAGE), Ok(8), "its copy");
         m.write(0, vm, private + PAGE, 9).unwrap();
         assert_eq!((m.read(1, vm, private + PAGE), m.read(1, vm, shared + PAGE)), (Ok(9), Ok(8)));
         vm.dontneed(&m.cpu(0), m.mem, private, 2).unwrap();
@@ -190,14 +197,118 @@ fn a_load_of_a_file_maps_the_pages_around_and_a_store_to_one_of_them_copies_it()
 
 /// The pages of a larger window would get the entries of others in the one table that is looked at.
 #[test]
-#[should_panic(expected = "fault_around 1024: must be a power of two, at most 512")]
 fn a_window_of_more_than_a_table_is_refused() {
-    let m = Machine::new(1, PRESETS[0].policy);
-    m.mem.around.set(Some(1024));
+    let pages_around = |pages| {
+        let m = Machine::new(1, PRESETS[0].policy);
+        m.mem.around.set(Some(pages));
+        let vm = m.space();
+        let va = vm.map(&m.cpu(0), 1024, FilePrivate, ReadWrite).unwrap();
+        let read = catch_unwind(AssertUnwindSafe(|| m.read(0, vm, va + 5 * PAGE).unwrap()));
+        let said = read.map_err(|panic| panic.downcast::<String>().map(|text| *text).unwrap_or_default());
+        said.map(|_| (0..1024).filter(|page| m.is_mapped(vm, va + page * PAGE)).count())
+    };
+    let refused = |pages| Err(format!("fault_around {pages}: must be a power of two, at most 512"));
+    assert_eq!([1, 2, 512].map(pages_around), [Ok(1), Ok(2), Ok(512)]);
+    assert_eq!([3, 1024].map(pages_around), [3, 1024].map(refused));
+}
+
+/// The entry is what the region allows and the access has done.
+#[test]
+fn a_fault_maps_a_page_with_these_bits() {
+    let m = Machine::new(1, Policy::default());
     let vm = m.space();
-    let file = Region { file: 3, ..Region::new(600, FilePrivate, ReadWrite) };
-    let va = vm.map_region(&m.cpu(0), file).unwrap();
-    m.read(0, vm, va).unwrap();
+    m.run(0, vm);
+    let (read, write) = (Pte::PRESENT | Pte::USER | Pte::NO_EXECUTE | Pte::ACCESSED, Pte::WRITE | Pte::DIRTY);
+    for (backing, protection, access, bits) in [
+        (AnonPrivate, ReadWrite, Access::Read, read | pte::ZERO),
+        (AnonPrivate, ReadWrite, Access::Write, read | write),
+        (AnonShared, Read, Access::Read, read | pte::SHARED),
+        (AnonShared, ReadWrite, Access::Read, read | pte::SHARED | Pte::WRITE),
+        (FilePrivate, ReadWrite, Access::Read, read | pte::COW),
+        (FilePrivate, ReadWrite, Access::Write, read | write),
+        (FileShared, ReadWrite, Access::Write, read | write | pte::SHARED),
+    ] {
+        m.mem.around.set(Some(if backing == FilePrivate { 1 } else { 16 }));
+        let va = vm.map(&m.cpu(0), 2, backing, protection).unwrap();
+        assert!(matches!(vm.fault(&m.cpu(0), m.mem, va, access), Fault::Mapped { .. }));
+        let (at, found) = vm.extract(&m.cpu(0), m.mem, va).unwrap();
+        assert_eq!(found.0, at.0 | bits, "{backing:?} {protection:?} {access:?}");
+        assert_eq!(m.is_mapped(vm, va + PAGE), backing == FileShared && access == Access::Read, "{backing:?}");
+    }
+    m.end(0, vm);
+}
+
+/// Another CPU was faster, or this one has cached what is gone.
+#[test]
+fn a_fault_that_finds_what_it_needs_changes_nothing() {
+    let m = Machine::new(1, Policy::default());
+    let (vm, child) = (m.space(), m.space());
+    let va = anon(m, vm, 1);
+    m.write(0, vm, va, 1).unwrap();
+    let fault = |access| vm.fault(&m.cpu(0), m.mem, va, access);
+    assert_eq!(fault(Access::Write), Fault::Spurious);
+    vm.fork(&m.cpu(0), m.mem, child, ChildFill::DirectMap).unwrap();
+    assert_eq!(fault(Access::Read), Fault::Spurious, "a load needs no copy");
+    assert!(matches!(fault(Access::Write), Fault::Mapped { copied: 1, .. }));
+    m.end(0, child);
+    m.end(0, vm);
+}
+
+/// What is shared stays as it is; what is private is written by nobody from then on, until it is copied or nobody else
+/// has it. The child has accessed nothing.
+#[test]
+fn a_fork_leaves_parent_and_child_pages_with_these_bits() {
+    let m = Machine::new(1, Policy::default());
+    let (vm, child) = (m.space(), m.space());
+    let (base, touched, dirty) = (Pte::PRESENT | Pte::USER | Pte::NO_EXECUTE, Pte::ACCESSED, Pte::DIRTY);
+    let pages = [
+        (AnonPrivate, Access::Read, touched | pte::ZERO, pte::ZERO),
+        (AnonPrivate, Access::Write, touched | dirty | pte::COW, pte::COW),
+        (AnonShared, Access::Write, touched | dirty | pte::SHARED | Pte::WRITE, pte::SHARED | Pte::WRITE),
+        (FileShared, Access::Read, touched | pte::SHARED | Pte::WRITE, pte::SHARED | Pte::WRITE),
+        (FilePrivate, Access::Read, touched | pte::COW, pte::COW),
+    ];
+    m.run(0, vm);
+    let pages = pages.map(|(backing, access, own, childs)| {
+        let va = vm.map(&m.cpu(0), 1, backing, ReadWrite).unwrap();
+        assert!(matches!(vm.fault(&m.cpu(0), m.mem, va, access), Fault::Mapped { .. }));
+        (va, own, childs)
+    });
+    vm.fork(&m.cpu(0), m.mem, child, ChildFill::DirectMap).unwrap();
+    let bits = |vm: &Vm<'static>, va| vm.extract(&m.cpu(0), m.mem, va).unwrap().1.bits();
+    for (va, own, childs) in pages {
+        assert_eq!((bits(vm, va), bits(child, va)), (base | own, base | childs), "{va:#x}");
+    }
+    m.run(0, child);
+    for (va, ..) in [pages[0], pages[1], pages[4]] {
+        assert!(matches!(child.fault(&m.cpu(0), m.mem, va, Access::Write), Fault::Mapped { .. }));
+        assert_eq!(bits(child, va), base | touched | dirty | Pte::WRITE, "{va:#x}");
+    }
+    m.end(0, child);
+    m.end(0, vm);
+}
+
+#[test]
+fn a_large_page_is_mapped_where_it_fits_into_private_memory_and_cpus_share_their_tables() {
+    let m = Machine::new(1, Policy::default());
+    let is_large = |vm: &'static Vm<'static>, region: Region, cut: u64, page: u64| {
+        let va = vm.map_region(&m.cpu(0), region.large()).unwrap();
+        vm.unmap(&m.cpu(0), m.mem, va, cut).unwrap();
+        m.write(0, vm, va + page * PAGE, 1).unwrap();
+        let bits = vm.extract(&m.cpu(0), m.mem, va + page * PAGE).unwrap().1.bits();
+        let base = Pte::PRESENT | Pte::USER | Pte::NO_EXECUTE | Pte::ACCESSED | Pte::WRITE | Pte::DIRTY;
+        assert_eq!(bits & !(Pte::LARGE | pte::SHARED), base);
+        bits & Pte::LARGE != 0
+    };
+    let (vm, apart) = (m.space(), m.space_by(Vm::with_directories));
+    let region = |pages| Region::new(pages, AnonPrivate, ReadWrite);
+    assert!(is_large(vm, region(512), 0, 5));
+    assert!(!is_large(vm, region(512), 3, 5), "the region begins behind the page");
+    assert!(!is_large(vm, region(700), 0, 600), "it ends before the page");
+    assert!(!is_large(vm, Region { backing: AnonShared, ..region(512) }, 0, 5));
+    assert!(!is_large(apart, region(512), 0, 5));
+    m.end(0, vm);
+    m.end(0, apart);
 }
 
 #[test]
@@ -304,6 +415,9 @@ fn what_cannot_be_mapped_is_refused_with_the_reason() {
     for pages in [0, USER_END / PAGE, u64::MAX] {
         assert_eq!(map(pages, ReadWrite), Err(Error::NoRoom { pages }));
     }
+    let all = USER_END / PAGE - USER_BASE / PAGE;
+    assert_eq!((map(all + 1, Read), map(all, Read)), (Err(Error::NoRoom { pages: all + 1 }), Ok(USER_BASE)));
+    vm.unmap(&m.cpu(0), m.mem, USER_BASE, all).unwrap();
     // Neighbours that differ, so that none joins the one before.
     for n in 0..MAX_REGIONS {
         assert!(map(1, if n % 2 == 0 { Protection::Read } else { ReadWrite }).is_ok());
@@ -354,20 +468,42 @@ fn under_isolation_the_user_half_translates_the_same_user_addresses_and_no_kerne
 /// A program's page is reached through tables that forbid nothing, the kernel's through tables that forbid programs.
 #[test]
 fn every_table_on_the_way_allows_what_the_page_allows() {
-    let m = Machine::new(1, Policy::default());
-    let vm = m.space();
-    let va = anon(m, vm, 1);
-    m.write(0, vm, va, 1).unwrap();
-    let window = m.kernel.map(&m.cpu(0), m.mem, [m.mem.file_page(1, 0)]).unwrap().unwrap();
-    for (root, va, is_users) in [(vm.space().root(), va, true), (m.kernel.root(), window.va, false)] {
-        let mut table = root;
-        for level in [4, 3, 2] {
-            let pte = Pte(m.mem.load(entry_at(table, VirtAddr(va), level)));
-            assert!(pte.has(Pte::PRESENT) && pte.has(Pte::WRITE), "level {level} of {va:#x}: {:#x}", pte.0);
-            assert_eq!(pte.has(Pte::USER), is_users, "level {level} of {va:#x}: {:#x}", pte.0);
-            table = pte.frame();
+    let page = Pte::PRESENT | Pte::WRITE | Pte::ACCESSED | Pte::DIRTY | Pte::NO_EXECUTE;
+    for (preset, global) in [("tlbkit", Pte::GLOBAL), ("linux-4.15-pti", 0)] {
+        let m = Machine::new(1, Policy::preset(preset).unwrap());
+        let vm = m.space();
+        let va = anon(m, vm, 1);
+        m.write(0, vm, va, 1).unwrap();
+        let window = m.kernel.map(&m.cpu(0), m.mem, [m.mem.file_page(1, 0)]).unwrap().unwrap();
+        for (root, va, is_users) in [(vm.space().root(), va, true), (m.kernel.root(), window.va, false)] {
+            let mut table = root;
+            for level in [4, 3, 2] {
+                let pte = Pte(m.mem.load(entry_at(table, VirtAddr(va), level)));
+                assert!(pte.has(Pte::PRESENT) && pte.has(Pte::WRITE), "level {level} of {va:#x}: {:#x}", pte.0);
+                assert_eq!(pte.has(Pte::USER), is_users, "level {level} of {va:#x}: {:#x}", pte.0);
+                table = pte.frame();
+            }
+            let last = Pte(m.mem.load(entry_at(table, VirtAddr(va), 1)));
+            assert_eq!(last.bits(), page | if is_users { Pte::USER } else { global }, "{preset}: {va:#x}");
         }
     }
+}
+
+#[test]
+fn a_table_is_freed_where_no_region_needs_it() {
+    let m = Machine::new(1, Policy::default());
+    let vm = m.space();
+    let pages = Stride::Page2M.bytes() / PAGE;
+    let table = |protection| vm.map(&m.cpu(0), pages, AnonPrivate, protection).unwrap();
+    let [first, last] = [table(ReadWrite), table(Read)];
+    m.write(0, vm, first, 1).unwrap();
+    m.read(0, vm, last).unwrap();
+    let before = m.used();
+    vm.unmap(&m.cpu(0), m.mem, first + PAGE, pages - 1).unwrap();
+    assert_eq!(m.used(), before, "a page of it is left");
+    vm.unmap(&m.cpu(0), m.mem, first, 1).unwrap();
+    assert_eq!(m.used(), before - 2, "the page, and its table, though there is a region behind it");
+    m.end(0, vm);
 }
 
 /// Where CPUs have upper page tables of their own, a fault hooks the page's table in those of its CPU alone.
@@ -382,6 +518,11 @@ fn what_one_cpu_has_hooked_is_in_its_directory_alone_and_goes_without_an_interru
     assert_eq!([0, 1].map(is_mapped), [true, false]);
     vm.unmap(&m.cpu(0), m.mem, va, 1).unwrap();
     assert_eq!(m.interrupts(0), 0);
+    let va = anon(m, vm, 1);
+    let fault = |cpu| vm.fault(&m.cpu(cpu), m.mem, va, Access::Read);
+    assert_eq!(fault(0), Fault::Mapped { zeroed: 0, copied: 0, table_frames: 0 }, "the table was kept");
+    assert_eq!(fault(1), Fault::Mapped { zeroed: 0, copied: 0, table_frames: 2 }, "and is hooked");
+    assert_eq!(fault(1), Fault::Spurious);
     m.end(0, vm);
     assert_eq!(m.used(), 0);
 }

@@ -12,8 +12,8 @@ use tlbkit::sync::AtomicU64;
 use tlbkit::*;
 use tlbkit_arch::addr::TOP_LEVEL;
 use tlbkit_arch::{Instruction, Path, Translation, WalkStep, entry_at, span_start};
-use tlbkit_pmap::{Access, Fault, KernelMap, Memory, Pte, Vm};
-use tlbkit_testkit::{Apics, Delivery, Did, Stepped, TestCpu, words};
+use tlbkit_pmap::{Access, Fault, KernelMap, Memory, Pmap, Pte, Vm};
+use tlbkit_testkit::{Apics, Delivery, Did, Stepped, TestCpu, leak, words};
 
 /// All of it, leaked: a test is short.
 pub(crate) struct Machine {
@@ -21,7 +21,7 @@ pub(crate) struct Machine {
     pub(crate) tlb: Tlb<'static>,
     pub(crate) kernel: &'static KernelMap<'static>,
     pub(crate) mem: &'static TestMemory,
-    spaces: RefCell<Vec<&'static Vm<'static>>>,
+    spaces: RefCell<Vec<&'static AddressSpace>>,
     empty: usize,
 }
 
@@ -65,7 +65,8 @@ impl Machine {
         let features = Features { pcid: policy.tags != Tags::Off, invpcid: true };
         let machine: &'static Self = Box::leak(Box::new(Self {
             steps: OnceCell::new(),
-            tlb: tlbkit_testkit::tlb(cpus, kernel.root(), policy),
+            tlb: tlbkit_testkit::tlb(cpus, kernel.root(), policy)
+                .counting_into(leak((0..cpus).map(|_| CpuStats::new()))),
             kernel,
             mem,
             spaces: RefCell::default(),
@@ -90,17 +91,36 @@ impl Machine {
     }
 
     pub(crate) fn space_by(&'static self, new: NewSpace) -> &'static Vm<'static> {
-        let token = SpaceToken(self.spaces.borrow().len() as u64);
-        let set = words(AddressSpace::set_words(self.cpus.len()));
-        let vm: &'static Vm<'static> = Box::leak(Box::new(new(&self.tlb, self.mem, self.kernel, token, set).unwrap()));
-        self.spaces.borrow_mut().push(vm);
+        let vm = new(&self.tlb, self.mem, self.kernel, self.next_token(), self.set()).unwrap();
+        let vm: &'static Vm<'static> = Box::leak(Box::new(vm));
+        self.spaces.borrow_mut().push(vm.space());
         vm
+    }
+
+    /// The page tables of a space that has no regions.
+    pub(crate) fn bare_tables(&'static self) -> &'static Pmap {
+        let tables = Pmap::new(&self.tlb, self.mem, self.kernel.root(), self.next_token(), self.set()).unwrap();
+        let tables: &'static Pmap = Box::leak(Box::new(tables));
+        self.spaces.borrow_mut().push(tables.space());
+        tables
+    }
+
+    fn next_token(&self) -> SpaceToken {
+        SpaceToken(self.spaces.borrow().len() as u64)
+    }
+
+    fn set(&self) -> &'static [AtomicU64] {
+        words(AddressSpace::set_words(self.cpus.len()))
     }
 
     /// CPU `n` runs `vm`.
     pub(crate) fn run(&'static self, n: u32, vm: &Vm<'static>) {
+        self.run_space(n, vm.space());
+    }
+
+    pub(crate) fn run_space(&'static self, n: u32, space: &AddressSpace) {
         self.cpus[n as usize].kept.set(false);
-        self.cpus[n as usize].with_irqs_off(|irqs| self.cpu(n).switch_to(vm.space(), irqs));
+        self.cpus[n as usize].with_irqs_off(|irqs| self.cpu(n).switch_to(space, irqs));
     }
 
     pub(crate) fn idle(&'static self, n: u32) {
@@ -166,7 +186,7 @@ impl Machine {
         self.mem.store(entry_at(at.0, VirtAddr(va), at.1), pte.with(Pte::DIRTY).0);
     }
 
-    /// A read through the kernel's half: nothing if it faults.
+    /// A read of what the CPU has loaded, by the kernel: nothing if it faults.
     pub(crate) fn kernel_read(&'static self, n: u32, va: u64) -> Option<u64> {
         self.translate(n, va, Access::Read).map(|at| self.mem.load(at))
     }
@@ -182,6 +202,11 @@ impl Machine {
             Did::Cr3(cr3) => !(has_pcid && cr3.keeps()),
             did => matches!(did, Did::TogglePge | Did::Invpcid(Invpcid::AllAndGlobals)),
         })
+    }
+
+    /// Flushes of all CPUs since the memory's log was cleared.
+    pub(crate) fn flushes(&self) -> usize {
+        self.mem.log.borrow().iter().filter(|event| **event == Seen::Flushed).count()
     }
 
     /// IPIs that CPU `n` has sent, or had sent to all others.
@@ -267,7 +292,7 @@ impl tlbkit_testkit::Machine for &'static Machine {
     }
 
     fn with_space_of<R>(self, token: SpaceToken, f: impl FnOnce(&AddressSpace) -> R) -> R {
-        f(self.spaces.borrow()[token.0 as usize].space())
+        f(self.spaces.borrow()[token.0 as usize])
     }
 
     fn after(self, cpu: &TestCpu<Self>, instruction: Instruction) {
