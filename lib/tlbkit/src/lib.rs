@@ -41,8 +41,9 @@
 //!   `flush/pending.rs`)
 //! - INV-8 PCID 0 never names a space; kernel and user PCID differ in one bit; a recycled ASID is flushed before use.
 //!   (`cpu/asid.rs`)
-//! - INV-9 frames in a gather are unreachable until it is flushed, in an issued one until it is waited for, and in a
-//!   retired one until its grace period is over. (`flush/gather.rs`, `flush/pending.rs`, `flush/retire.rs`)
+//! - INV-9 frames in a gather are unreachable until it is flushed, in an issued one until it is waited for, in a
+//!   retired one until its grace period is over, and in a deferred batch until its flush. (`flush/gather.rs`,
+//!   `flush/pending.rs`, `flush/retire.rs`, `flush/defer.rs`)
 //! - INV-10 under isolation both halves are flushed before the next user instruction. (`switch/isolation.rs`)
 //! - INV-11 a flush that was asked for with global scope keeps it when it becomes a flush of everything.
 //!   (`flush/gather.rs`, `flush/local.rs`)
@@ -87,6 +88,7 @@ pub use cpu::asid::{Asid, MAX_ASIDS};
 pub use cpu::state::CpuState;
 pub use cpu::{Cpu, Tlb};
 pub use flush::batch::TlbBatch;
+pub use flush::defer::Deferred;
 pub use flush::gather::{Flushed, Scope, TlbGather};
 pub use flush::pending::Pending;
 pub use flush::retire::{GracePeriods, Passed, Retired};
@@ -107,7 +109,7 @@ pub use policy::history::tables::{Foreign, Nested, SharedDirty, TableFree};
 pub use policy::text::{KEYS, Key, TextError};
 pub use policy::{
     Acknowledgement, Broadcast, Compare, CpuSetUpkeep, Directories, Isolation, Knobs, Lazy, LocalFlush,
-    MAX_CEILING_PAGES, Policy, Preset, RangeRule, Reason, Tags, Unaccessed, Unmapping, UserFlush,
+    MAX_CEILING_PAGES, Policy, Preset, RangeRule, Reason, Reclaim, Tags, Unaccessed, Unmapping, UserFlush,
 };
 pub use space::cpu_set::{AtomicCpuSet, Missing};
 pub use space::{AddressSpace, Destroyed, Generation, SpaceId, Translations};

@@ -6,7 +6,7 @@
 use tlbkit::{
     Accounting, Acknowledgement, Batching, Broadcast, Compare, CpuSetUpkeep, Directories, FamilyShift, Foreign,
     History, Isolation, KernelSet, LargePageWalk, Lazy, LazyReferences, LocalFlush, Nested, PRESETS, Policy, RangeRule,
-    SharedDirty, TableFree, Tags, Unaccessed, Unmapping, UserFlush,
+    Reclaim, SharedDirty, TableFree, Tags, Unaccessed, Unmapping, UserFlush,
 };
 
 use crate::digest;
@@ -19,8 +19,9 @@ pub(crate) fn draw(random: &mut SplitMix64) -> Policy {
         0 => {
             let awaiting = || {
                 PRESETS.iter().filter(|preset| {
-                    let Policy { unmapping, directories, acknowledgement, unaccessed, .. } = preset.policy;
-                    let awaits = (unmapping, directories) == (Unmapping::Awaited, Directories::Shared);
+                    let Policy { unmapping, directories, acknowledgement, unaccessed, reclaim, .. } = preset.policy;
+                    let awaits = (unmapping, directories, reclaim)
+                        == (Unmapping::Awaited, Directories::Shared, Reclaim::Awaited);
                     awaits && (acknowledgement, unaccessed) == (Acknowledgement::AfterFlush, Unaccessed::Flushed)
                 })
             };
@@ -52,7 +53,8 @@ fn point(random: &mut SplitMix64) -> Policy {
     let (nested, shared_dirty) = overlaps(*random);
     let history = History { kernel_set, batching, table_free, foreign, accounting, nested, shared_dirty };
     let broadcast = Broadcast::Off;
-    // Programs say what they retire, whether CPUs have directories, and whether their kernel goes by accessed bits.
+    // Programs say what they retire and defer, whether CPUs have directories, and whether their kernel goes by accessed
+    // bits.
     let (unmapping, directories) = (Unmapping::Awaited, Directories::Shared);
     Policy {
         tags,
@@ -68,6 +70,7 @@ fn point(random: &mut SplitMix64) -> Policy {
         directories,
         acknowledgement: Acknowledgement::AfterFlush,
         unaccessed: Unaccessed::Flushed,
+        reclaim: Reclaim::Awaited,
         history,
     }
 }

@@ -43,16 +43,18 @@ fn print_entries() -> bool {
     sound.into_iter().chain(broken).map(is_right).fold(true, |all, one| all & one)
 }
 
-/// The handshake of grace periods, and with each mistake.
+/// The handshake of grace periods with each ending, and with each mistake.
 fn print_retiring() -> bool {
-    let is_right = |mistake: Option<retire::Mistake>| {
-        let found = retire::explore(mistake);
+    let is_right = |(ending, mistake): (retire::Ending, Option<retire::Mistake>)| {
+        let found = retire::explore(ending, mistake);
         let verdict = if found.broken.is_empty() { "all hold".to_owned() } else { found.broken.join(", ") };
-        let name = mistake.map_or("retire".to_owned(), |one| format!("{one:?}"));
+        let name = mistake.map_or(format!("retire: {ending:?}"), |one| format!("{one:?}"));
         println!("{name:<24} {:>11}  {verdict}", found.unique_states);
         found.broken.is_empty() == mistake.is_none()
     };
-    [None].into_iter().chain(retire::Mistake::ALL.map(Some)).map(is_right).fold(true, |all, one| all & one)
+    let sound = retire::Ending::ALL.map(|ending| (ending, None));
+    let broken = retire::Mistake::ALL.into_iter().flat_map(|one| one.endings().iter().map(move |&at| (at, Some(one))));
+    sound.into_iter().chain(broken).map(is_right).fold(true, |all, one| all & one)
 }
 
 /// The handshake of directories in each of its worlds, and with each mistake.

@@ -1,5 +1,6 @@
 //! The handshake of `lib/tlbkit/src/flush/retire.rs`, in a separate model: two owners retire a page each and free it
-//! when its grace period is over, while two CPUs use the pages, pass, idle and come back.
+//! when its grace period is over, while two CPUs use the pages, pass, idle and come back. And that of `defer.rs` there:
+//! the owners wait for no grace period, and interrupt the CPUs that have not passed.
 //!
 //! Each word that they share is memory behind a store buffer, as in the large model. A CPU caches what is mapped as
 //! early as it can, and keeps it until it flushes. The generation is a locked addition, as it is a full barrier.
@@ -25,11 +26,22 @@ pub enum Mistake {
     ReturnUnfenced,
     /// One CPU that has passed is enough.
     AsksOne,
+    /// A CPU that is interrupted answers before it flushes: only where CPUs are interrupted.
+    AnswersEarly,
+}
+
+/// How an owner gets its page back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ending {
+    /// It waits until each CPU has passed, or idles.
+    Awaited,
+    /// It interrupts each CPU that has not.
+    Interrupted,
 }
 
 impl Mistake {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::EpochFirst,
         Self::SameEpochCounts,
         Self::SkipsSwitching,
@@ -38,12 +50,24 @@ impl Mistake {
         Self::GenerationFirst,
         Self::ReturnUnfenced,
         Self::AsksOne,
+        Self::AnswersEarly,
     ];
+
+    /// The endings in which the mistake can be made.
+    #[must_use]
+    pub const fn endings(self) -> &'static [Ending] {
+        if matches!(self, Self::AnswersEarly) { &[Ending::Interrupted] } else { &Ending::ALL }
+    }
+}
+
+impl Ending {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Awaited, Self::Interrupted];
 }
 
 const OWNERS: usize = 2;
 const USERS: usize = 2;
-/// How often each CPU passes, and how often the one that does idles.
+/// How often each CPU passes, and how often the one that does idles. Where CPUs are interrupted that one alone passes.
 const PASSES: u8 = 1;
 const IDLES: u8 = 1;
 const IDLER: usize = 1;
@@ -72,8 +96,12 @@ enum Owner {
     EndEpoch,
     /// Looks at the presence of this CPU.
     Look(usize),
-    /// It does not idle: looks at what it has passed.
+    /// Looks at what it has passed.
     LookPassed(usize),
+    /// Sends it a request.
+    Ask(usize),
+    /// Waits for its answer.
+    Wait(usize),
     Free,
     Over,
 }
@@ -87,6 +115,8 @@ enum Step {
     Flush,
     SayPassed,
     Say(Presence),
+    /// Clears the bits of those who had asked when it began: a locked operation.
+    SayAnswered([bool; OWNERS]),
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -103,6 +133,8 @@ struct User {
     is_cached: [bool; OWNERS],
     passes: u8,
     idles: u8,
+    /// Whose request it has not answered.
+    is_asked: [bool; OWNERS],
 }
 
 /// All of it.
@@ -134,11 +166,15 @@ pub enum Action {
     Pass(usize),
     /// It idles, or comes back.
     Turn(usize),
+    /// It takes an interrupt.
+    Answer(usize),
 }
 
 /// The handshake.
 #[derive(Clone, Copy, Debug)]
 pub struct Retiring {
+    /// How pages come back.
+    pub ending: Ending,
     /// The mistake in it, if there is one.
     pub mistake: Option<Mistake>,
 }
@@ -165,19 +201,26 @@ impl Retiring {
             }
             Owner::EndEpoch => {
                 state.epoch = state.epoch.max(state.after[by] + 1);
-                Owner::Look(0)
+                self.look(0)
             }
-            Owner::Look(user) => match state.users[user].presence {
-                Presence::Lazy => self.passed(user),
-                Presence::Switching if self.has(Mistake::SkipsSwitching) => self.passed(user),
-                _ => Owner::LookPassed(user),
+            Owner::Look(user) => match (state.users[user].presence, self.ending) {
+                (Presence::Lazy, _) => self.passed(user),
+                (Presence::Switching, _) if self.has(Mistake::SkipsSwitching) => self.passed(user),
+                (_, Ending::Awaited) => Owner::LookPassed(user),
+                (_, Ending::Interrupted) => Owner::Ask(user),
             },
             Owner::LookPassed(user) => {
                 let (passed, after) = (state.users[user].passed, state.after[by]);
                 let is_enough = passed > after || self.has(Mistake::SameEpochCounts) && passed == after;
-                // It asks again, which is to wait.
+                // Where it waits, it asks again.
                 if is_enough { self.passed(user) } else { Owner::Look(user) }
             }
+            Owner::Ask(user) => {
+                state.users[user].is_asked[by] = true;
+                Owner::Wait(user)
+            }
+            Owner::Wait(user) if state.users[user].is_asked[by] => Owner::Wait(user),
+            Owner::Wait(user) => self.passed(user),
             Owner::Free => {
                 state.is_freed[by] = true;
                 Owner::Over
@@ -186,8 +229,16 @@ impl Retiring {
         };
     }
 
+    /// What an owner looks at first.
+    fn look(&self, user: usize) -> Owner {
+        match self.ending {
+            Ending::Awaited => Owner::Look(user),
+            Ending::Interrupted => Owner::LookPassed(user),
+        }
+    }
+
     fn passed(&self, user: usize) -> Owner {
-        if user + 1 == USERS || self.has(Mistake::AsksOne) { Owner::Free } else { Owner::Look(user + 1) }
+        if user + 1 == USERS || self.has(Mistake::AsksOne) { Owner::Free } else { self.look(user + 1) }
     }
 
     fn step(&self, state: &mut State, by: usize) {
@@ -213,6 +264,11 @@ impl Retiring {
                 user.own_presence = presence;
                 user.buffer.push(Store::Presence(presence));
             }
+            Some(Step::SayAnswered(asked)) => {
+                for owner in (0..OWNERS).filter(|&owner| asked[owner]) {
+                    user.is_asked[owner] = false;
+                }
+            }
             Some(Step::Flush | Step::Fence) | None => {}
         }
     }
@@ -229,6 +285,18 @@ impl Retiring {
             steps.swap(0, 2);
         }
         user.steps = steps.into_iter().rev().collect();
+    }
+
+    /// A CPU that idles answers, and flushes nothing: it compares generations when it comes back.
+    fn answer(&self, user: &mut User) {
+        let mut steps = vec![Step::SayAnswered(user.is_asked)];
+        if user.own_presence == Presence::Running {
+            steps.extend([Step::Flush, Step::ReadGeneration]);
+        }
+        if self.has(Mistake::AnswersEarly) {
+            steps.rotate_left(1);
+        }
+        user.steps = steps;
     }
 
     fn turn(&self, user: &mut User) {
@@ -262,6 +330,7 @@ impl Model for Retiring {
             is_cached: [true; OWNERS],
             passes: 0,
             idles: 0,
+            is_asked: [false; OWNERS],
         };
         vec![State {
             epoch: 1,
@@ -279,7 +348,8 @@ impl Model for Retiring {
         for by in 0..OWNERS {
             // Locked operations, and what comes after one, find an empty buffer.
             let waits = state.is_buffered[by] && matches!(state.owners[by], Owner::Advance | Owner::EndEpoch);
-            if state.owners[by] != Owner::Over && !waits {
+            let is_unanswered = matches!(state.owners[by], Owner::Wait(user) if state.users[user].is_asked[by]);
+            if state.owners[by] != Owner::Over && !waits && !is_unanswered {
                 actions.push(Action::Owner(by));
             }
             if state.is_buffered[by] {
@@ -288,14 +358,17 @@ impl Model for Retiring {
         }
         for (by, user) in state.users.iter().enumerate() {
             match user.steps.last() {
-                Some(Step::Fence | Step::Flush) if !user.buffer.is_empty() => {}
+                Some(Step::Fence | Step::Flush | Step::SayAnswered(_)) if !user.buffer.is_empty() => {}
                 Some(_) => actions.push(Action::Step(by)),
                 None => {
-                    if user.passes < PASSES {
+                    if user.passes < PASSES && (by == IDLER || self.ending == Ending::Awaited) {
                         actions.push(Action::Pass(by));
                     }
                     if by == IDLER && (user.own_presence == Presence::Lazy || user.idles < IDLES) {
                         actions.push(Action::Turn(by));
+                    }
+                    if user.is_asked.contains(&true) {
+                        actions.push(Action::Answer(by));
                     }
                 }
             }
@@ -317,6 +390,7 @@ impl Model for Retiring {
             },
             Action::Pass(by) => self.pass(&mut state.users[by]),
             Action::Turn(by) => self.turn(&mut state.users[by]),
+            Action::Answer(by) => self.answer(&mut state.users[by]),
         }
         Some(state)
     }
@@ -325,6 +399,9 @@ impl Model for Retiring {
         vec![
             Property::always(USE, |_, state: &State| state.users.iter().all(|user| uses_nothing_freed(state, user))),
             Property::sometimes("both are freed", |_, state: &State| state.is_freed == [true; OWNERS]),
+            Property::sometimes("both are freed, and a CPU has passed for one of them", |_, state: &State| {
+                state.is_freed == [true; OWNERS] && state.users.iter().any(|user| user.passed > state.after[0])
+            }),
             Property::sometimes("one is freed while a CPU idles", |_, state: &State| {
                 state.is_freed.contains(&true) && state.users.iter().any(|user| user.presence == Presence::Lazy)
             }),
@@ -350,9 +427,9 @@ pub struct Found {
 
 /// Explores the handshake to its end.
 #[must_use]
-pub fn explore(mistake: Option<Mistake>) -> Found {
+pub fn explore(ending: Ending, mistake: Option<Mistake>) -> Found {
     let finish = if mistake.is_some() { HasDiscoveries::AnyFailures } else { HasDiscoveries::All };
-    let model = Retiring { mistake };
+    let model = Retiring { ending, mistake };
     let checker = model.checker().finish_when(finish).spawn_bfs().join();
     let is_broken = |property: &Property<Retiring>| match property.expectation {
         // An exploration that ends with its mistake has not seen all that can be.

@@ -1,8 +1,8 @@
 //! What is explored: how many CPUs, under which policy, from where, and how much may happen.
 
 use tlbkit::{
-    Acknowledgement, Broadcast, CpuSetUpkeep, HostFlush, Isolation, Lazy, LazyReferences, LocalFlush, Policy, Tags,
-    Unaccessed, Unmapping, UserFlush,
+    Acknowledgement, Broadcast, CpuSetUpkeep, HostFlush, Isolation, Lazy, LazyReferences, LocalFlush, Policy, Reclaim,
+    Tags, Unaccessed, Unmapping, UserFlush,
 };
 
 use crate::deviation::Deviation;
@@ -108,6 +108,7 @@ fn kept() -> Policy {
         directories: tlbkit::Directories::Shared,
         acknowledgement: Acknowledgement::AfterFlush,
         unaccessed: Unaccessed::Flushed,
+        reclaim: Reclaim::Awaited,
         ..Policy::default()
     }
 }

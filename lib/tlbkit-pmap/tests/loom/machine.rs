@@ -6,7 +6,7 @@ use loom::cell::UnsafeCell;
 use tlbkit::sync::AtomicU64;
 use tlbkit::{
     AddressSpace, Broadcast, Compare, CpuSetUpkeep, CpuState, GracePeriods, History, Isolation, Lazy, LazyReferences,
-    LocalFlush, Passed, Policy, RangeRule, SpaceToken, Tags, Tlb, Unaccessed, Unmapping, UserFlush,
+    LocalFlush, Passed, Policy, RangeRule, Reclaim, SpaceToken, Tags, Tlb, Unaccessed, Unmapping, UserFlush,
 };
 use tlbkit_pmap::{KernelMap, Vm};
 
@@ -28,6 +28,7 @@ pub(crate) const POLICY: Policy = Policy {
     directories: tlbkit::Directories::Shared,
     acknowledgement: tlbkit::Acknowledgement::AfterFlush,
     unaccessed: Unaccessed::Flushed,
+    reclaim: Reclaim::Awaited,
     history: History::NONE,
 };
 

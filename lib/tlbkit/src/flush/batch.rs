@@ -32,6 +32,7 @@ use super::gather::Flushed;
 use super::owed::Debts;
 use super::request::{Extent, Needs, Request};
 use super::targets::BatchTargets;
+use crate::addr::CpuId;
 use crate::cpu::Cpu;
 use crate::hardware::Hardware;
 use crate::policy::Reason;
@@ -145,6 +146,16 @@ impl<F> TlbBatch<F> {
         self.targets.clear();
         (self.debts, self.needs, self.holds) = (Debts::NONE, Needs::NOTHING, false);
         free(&mut self.frames);
+    }
+
+    /// True if a page-table page was recorded.
+    pub(super) const fn has_tables(&self) -> bool {
+        self.needs.any_of(Needs::TABLES)
+    }
+
+    /// Leaves those of the machine's `cpus` CPUs alone that `holds_nothing` of what was recorded.
+    pub(super) fn leave_out(&mut self, cpus: usize, holds_nothing: impl Fn(CpuId) -> bool) {
+        self.targets.leave_out(cpus, holds_nothing);
     }
 
     fn flush_named<H: Hardware>(&self, cpu: &Cpu<'_, '_, H>, why: Reason) {

@@ -18,6 +18,7 @@
 //! | `broadcast.rs` | INVLPGB in place of all of this, for spaces and kernel addresses that it reaches |
 //! | `wait.rs` | waiting for the answers, and CPUs that are late or go offline meanwhile |
 //! | `pending.rs` | [`Pending`](pending::Pending): flushes that are issued now and waited for later |
+//! | `defer.rs` | [`Deferred`](defer::Deferred): a batch that is flushed when its frames are needed |
 //! | `retire.rs` | frames that come back after a grace period, for which nobody is interrupted |
 //! | `sharers.rs` | flushes that interrupt nobody, since each CPU has its own upper page tables |
 //! | `owed.rs`, `targets.rs` | which spaces still have deferred flushes; whom a batch concerns |
@@ -45,6 +46,7 @@
 mod answer;
 pub(crate) mod batch;
 mod broadcast;
+pub(crate) mod defer;
 pub(crate) mod gather;
 mod local;
 mod mailboxes;

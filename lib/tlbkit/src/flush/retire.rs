@@ -43,6 +43,7 @@ use core::mem::ManuallyDrop;
 use super::gather::{Flushed, TlbGather};
 use super::request::{Needs, Request};
 use super::shootdown::Outcome;
+use crate::addr::CpuId;
 use crate::cpu::Cpu;
 use crate::cpu::state::Presence;
 use crate::hardware::{Event, Hardware, IrqsOff};
@@ -116,6 +117,22 @@ impl<'k> GracePeriods<'k> {
         }
         // Release: the flush is over, and so is what the program did before it; partner is the Acquire in `is_over`.
         own.store(epoch, Ordering::Release);
+    }
+
+    /// Ends the epoch, and returns it: who passes a later one has seen every generation that was advanced, and every
+    /// fence executed, before this call.
+    pub(super) fn end_epoch(&self) -> u64 {
+        // Relaxed: the fences of `advance` and `pass_epoch` order what was recorded.
+        self.epoch.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// True if `cpu` has passed a later epoch than `after`.
+    ///
+    /// # Panics
+    /// If there are fewer [`Passed`] than CPUs.
+    pub(super) fn has_passed(&self, cpu: CpuId, after: u64) -> bool {
+        // Acquire: partner is the Release in `pass_epoch`.
+        self.passed[cpu.0 as usize].0.load(Ordering::Acquire) > after
     }
 
     /// True if no CPU can use what was retired when the epoch was `after`. Ends that epoch, if it has not ended.

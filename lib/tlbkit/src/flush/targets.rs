@@ -3,6 +3,8 @@
 //! Both may name too many, never too few: a CPU beyond the last word shares its bit with an earlier CPU, and every
 //! sixty-fourth space shares a bit.
 
+use crate::addr::CpuId;
+use crate::space::cpu_set::{CPUS_PER_WORD, for_each_cpu, split};
 use crate::space::{AddressSpace, SpaceId};
 use crate::sync::{AtomicU64, Ordering};
 
@@ -54,6 +56,18 @@ impl BatchTargets {
         }
     }
 
+    /// Takes out those of the machine's `cpus` CPUs that `hold_nothing`: of CPUs that share a bit, if all of them do.
+    pub(crate) fn leave_out(&mut self, cpus: usize, hold_nothing: impl Fn(CpuId) -> bool) {
+        for (index, word) in self.cpus.iter_mut().enumerate() {
+            for_each_cpu(index, *word, |CpuId(first)| {
+                let mut sharing = (first..cpus as u32).step_by(WORDS * CPUS_PER_WORD as usize);
+                if sharing.all(|cpu| hold_nothing(CpuId(cpu))) {
+                    *word &= !split(CpuId(first)).1;
+                }
+            });
+        }
+    }
+
     /// The CPUs in the word at `index` of a CPU set that may hold translations of the batch.
     #[inline]
     pub(crate) const fn word(&self, index: usize) -> u64 {
@@ -92,6 +106,19 @@ mod tests {
         targets.add(&space);
         assert_eq!([0, 1, 9].map(|index| targets.word(index)), [0, 1 << 3, 1 << 3]);
         assert_eq!([6, 7, 70].map(|id| targets.has_space(SpaceId(id))), [true, false, true]);
+    }
+
+    #[test]
+    fn of_cpus_that_share_a_bit_all_must_hold_nothing() {
+        let words = [const { AtomicU64::new(0) }; 10];
+        words[0].store(1 << 3 | 1 << 5, Ordering::Relaxed); // Relaxed: as above
+        let space = AddressSpace::new(SpaceId(70), SpaceToken(0), PhysAddr(0), words);
+        let mut targets = BatchTargets::EMPTY;
+        targets.add(&space);
+        targets.leave_out(640, |cpu| cpu.0 == 3 || cpu.0 % 512 == 5);
+        assert_eq!(targets.word(0), 1 << 3, "CPU 515 shares the bit of CPU 3");
+        targets.leave_out(515, |cpu| cpu.0 == 3);
+        assert_eq!(targets.word(0), 0, "there is no such CPU");
     }
 
     /// Nothing is left of what was there before, whether the CPUs fit one word or not.

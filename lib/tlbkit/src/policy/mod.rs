@@ -168,6 +168,17 @@ pub enum Unaccessed {
     Spared,
 }
 
+/// When reclaim flushes clean pages that programs could only read. The kernel reclaims; the protocol does what its
+/// caller calls.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reclaim {
+    /// Before their frames go to the free list.
+    Awaited,
+    /// When their frames leave it ([`crate::Deferred`]), and earlier where something is about to be written that a CPU
+    /// could still read the old way.
+    AtReuse,
+}
+
 /// A point in the space of all these choices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs, reason = "each field is documented at its type")]
@@ -185,6 +196,7 @@ pub struct Policy {
     pub directories: Directories,
     pub acknowledgement: Acknowledgement,
     pub unaccessed: Unaccessed,
+    pub reclaim: Reclaim,
     pub history: History,
 }
 
@@ -277,6 +289,7 @@ pub(crate) const TLBKIT: Preset = Preset {
         directories: Directories::Shared,
         acknowledgement: Acknowledgement::AfterFlush,
         unaccessed: Unaccessed::Flushed,
+        reclaim: Reclaim::Awaited,
         history: History::NONE,
     },
 };

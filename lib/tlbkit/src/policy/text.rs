@@ -12,7 +12,7 @@ use super::history::text as history;
 use super::words::{Put, Word, number, put_word, value_of};
 use super::{
     Acknowledgement, Broadcast, Compare, CpuSetUpkeep, Directories, Isolation, Lazy, LocalFlush, MAX_CEILING_PAGES,
-    Policy, RangeRule, Tags, Unaccessed, Unmapping, UserFlush,
+    Policy, RangeRule, Reclaim, Tags, Unaccessed, Unmapping, UserFlush,
 };
 use crate::cpu::asid::MAX_ASIDS;
 
@@ -69,6 +69,10 @@ pub const KEYS: &[Key] = &[
     key("directories", "shared, own: whether each CPU has page tables of its own above the last level"),
     key("ack", "after, before: whether a CPU acknowledges a flush when it has flushed, or before, where it may"),
     key("unaccessed", "flushed, spared: whether an entry that no CPU has accessed is flushed when it is taken out"),
+    key(
+        "reclaim",
+        "awaited, at-reuse: whether clean pages are flushed before they are free, or when they are used again",
+    ),
     key("lazy_refs", "awaited, shot-down, counted"),
     key("stats", "on, off"),
     key("nested", "range, everything: what the end of a sweep flushes while another one of the space is under way"),
@@ -81,6 +85,7 @@ const DIRECTORIES: &[Word<Directories>] = &[("shared", Directories::Shared), ("o
 const ACKNOWLEDGEMENT: &[Word<Acknowledgement>] =
     &[("after", Acknowledgement::AfterFlush), ("before", Acknowledgement::BeforeFlush)];
 const UNACCESSED: &[Word<Unaccessed>] = &[("flushed", Unaccessed::Flushed), ("spared", Unaccessed::Spared)];
+const RECLAIM: &[Word<Reclaim>] = &[("awaited", Reclaim::Awaited), ("at-reuse", Reclaim::AtReuse)];
 const LAZY_REFERENCES: &[Word<LazyReferences>] = &[
     ("awaited", LazyReferences::Awaited),
     ("shot-down", LazyReferences::ShotDown),
@@ -185,6 +190,7 @@ impl Policy {
             "directories" => self.directories = value_of(DIRECTORIES, value).ok_or(bad)?,
             "ack" => self.acknowledgement = value_of(ACKNOWLEDGEMENT, value).ok_or(bad)?,
             "unaccessed" => self.unaccessed = value_of(UNACCESSED, value).ok_or(bad)?,
+            "reclaim" => self.reclaim = value_of(RECLAIM, value).ok_or(bad)?,
             "lazy_refs" => self.lazy_references = value_of(LAZY_REFERENCES, value).ok_or(bad)?,
             "set" => self.cpu_set = cpu_set(value).ok_or(bad)?,
             "ceiling" => {
@@ -247,6 +253,7 @@ impl Policy {
         put_word(put, "directories", DIRECTORIES, self.directories, base.directories)?;
         put_word(put, "ack", ACKNOWLEDGEMENT, self.acknowledgement, base.acknowledgement)?;
         put_word(put, "unaccessed", UNACCESSED, self.unaccessed, base.unaccessed)?;
+        put_word(put, "reclaim", RECLAIM, self.reclaim, base.reclaim)?;
         put_word(put, "lazy_refs", LAZY_REFERENCES, self.lazy_references, base.lazy_references)?;
         if ENABLED { history::changes(&self.history, &base.history, put) } else { Ok(()) }
     }

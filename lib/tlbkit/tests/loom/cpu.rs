@@ -10,9 +10,9 @@ use std::rc::Rc;
 use loom::thread;
 use tlbkit::sync::Ordering;
 use tlbkit::{
-    Acknowledgement, AddressSpace, CpuId, Cr3, Destroyed, Entered, Event, Features, Flushed, Hardware, HostExtent,
-    HostFlush, Invlpgb, Invpcid, IrqsOff, Isolation, KernelFlushes, Late, Pcid, Reach, Reason, Retired, Scope,
-    SpaceToken, Stride, TlbBatch, TlbGather, Translations, VirtAddr,
+    Acknowledgement, AddressSpace, CpuId, Cr3, Deferred, Destroyed, Entered, Event, Features, Flushed, Hardware,
+    HostExtent, HostFlush, Invlpgb, Invpcid, IrqsOff, Isolation, KernelFlushes, Late, Pcid, Reach, Reason, Retired,
+    Scope, SpaceToken, Stride, TlbBatch, TlbGather, Translations, VirtAddr,
 };
 
 use crate::core::{Core, Entry, FLUSH, PREEMPTED, RUNNING, WAKEFUL_TURNS};
@@ -282,6 +282,25 @@ impl Cpu {
             batch.unmap(&self.protocol(), self.machine.space(table), table);
         }
         for table in batch.flush(&self.protocol(), Reason::Migrate).into_frames() {
+            self.machine.tables[table].pages[0].frame.free();
+        }
+    }
+
+    /// Takes page 0 of each of `tables` away, and flushes nothing.
+    pub(crate) fn take_and_defer(&self, tables: &[usize]) -> Deferred<Vec<usize>> {
+        self.enter_kernel();
+        let mut batch = TlbBatch::new(Vec::new());
+        for &table in tables {
+            self.machine.tables[table].pages[0].unhook();
+            batch.unmap(&self.protocol(), self.machine.space(table), table);
+        }
+        batch.defer(&self.protocol(), self.machine.periods())
+    }
+
+    /// Flushes what was deferred, and frees the frames.
+    pub(crate) fn reuse(&self, deferred: Deferred<Vec<usize>>) {
+        self.enter_kernel();
+        for table in deferred.flush(&self.protocol(), self.machine.periods(), Reason::Migrate).into_frames() {
             self.machine.tables[table].pages[0].frame.free();
         }
     }

@@ -8,7 +8,7 @@ use tlbkit::sync::AtomicU64;
 use tlbkit::{
     Acknowledgement, AddressSpace, Broadcast, Compare, CpuSetUpkeep, CpuState, Directories, Features, GracePeriods,
     History, HostFlush, Isolation, KernelFlushes, Late, Lazy, LazyReferences, LocalFlush, Passed, PhysAddr, Policy,
-    RangeRule, SpaceToken, Tags, Tlb, Unaccessed, Unmapping, UserFlush,
+    RangeRule, Reclaim, SpaceToken, Tags, Tlb, Unaccessed, Unmapping, UserFlush,
 };
 
 use crate::core::Core;
@@ -30,6 +30,7 @@ pub(crate) const POLICY: Policy = Policy {
     directories: Directories::Shared,
     acknowledgement: Acknowledgement::AfterFlush,
     unaccessed: Unaccessed::Flushed,
+    reclaim: Reclaim::Awaited,
     history: History::NONE,
 };
 

@@ -32,6 +32,7 @@ mod memory;
 
 mod after;
 mod batch;
+mod defer;
 mod destroy;
 mod early;
 mod isolation;

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use tlbkit::{KEYS, PRESETS, Policy, TextError};
 
 /// Values of each key of the list, in its order: the ends of each range, and each word.
-const VALUES: [&[&str]; 25] = [
+const VALUES: [&[&str]; 26] = [
     &["off", "1", "15"],
     &["1", "15"],
     &["off", "once", "skip"],
@@ -26,6 +26,7 @@ const VALUES: [&[&str]; 25] = [
     &["shared", "own"],
     &["after", "before"],
     &["flushed", "spared"],
+    &["awaited", "at-reuse"],
     &["awaited", "shot-down", "counted"],
     &["on", "off"],
     &["range", "everything"],

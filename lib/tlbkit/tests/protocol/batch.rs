@@ -1,7 +1,8 @@
 //! The batch: one flush for many spaces, and what those must do who come before it.
 
 use tlbkit::sync::Ordering;
-use tlbkit::{CpuId, Event, Invpcid, Policy, Reason, TlbBatch};
+use tlbkit::{CpuId, Event, GracePeriods, Invpcid, Passed, Policy, Reason, TlbBatch};
+use tlbkit_testkit::leak;
 
 use crate::machine::{Delivery, Did, Owner, USER, World, cr3s, interrupted, invlpgs};
 
@@ -64,6 +65,38 @@ fn one_flush_serves_many_spaces_and_asks_each_cpu_once() {
     assert!(cr3s(&log).iter().any(|cr3| !cr3.keeps()), "this CPU runs one of them");
     assert_eq!([1, 2, 3].map(|cpu| is_flushed_whole(world, cpu)), [true, true, false]);
     world.revisit_all();
+}
+
+fn periods(cpus: usize) -> GracePeriods<'static> {
+    GracePeriods::new(leak((0..cpus).map(|_| Passed::new())))
+}
+
+#[test]
+fn inv_6_a_deferred_batch_interrupts_the_cpus_that_have_not_passed_since() {
+    let (world, periods) = (world(4), periods(4));
+    let mut batch = Batch::new(Vec::new());
+    world.quiet(2, |cpu, irqs| periods.pass(&cpu, irqs));
+    evict(world, &mut batch, &[0, 1, 2]);
+    let deferred = batch.defer(&world.cpu(0), &periods);
+    assert!(world.log(0).is_empty(), "nobody is told");
+    world.quiet(1, |cpu, irqs| periods.pass(&cpu, irqs));
+    assert!(is_flushed_whole(world, 1), "to pass is to flush");
+    world.enter_kernel(0);
+    let freed = deferred.flush(&world.cpu(0), &periods, Reason::RemovePte).into_frames();
+    assert_eq!(interrupted(&world.log(0)), [2], "CPU 1 has passed since, CPU 2 before, CPU 3 runs another space");
+    world.memory.borrow_mut().free(&freed);
+    world.audit();
+}
+
+#[test]
+#[should_panic(expected = "page tables are not deferred")]
+fn c_20_a_batch_with_a_page_table_is_not_deferred() {
+    let (world, periods) = (world(2), periods(2));
+    let mut batch = Batch::new(Vec::new());
+    evict(world, &mut batch, &[1]);
+    let table = world.memory.borrow_mut().unhook_table(Owner::Space(1), USER);
+    batch.unmap_table(&world.cpu(0), world.at(1), table.unwrap_or_default());
+    let _never = batch.defer(&world.cpu(0), &periods);
 }
 
 #[test]

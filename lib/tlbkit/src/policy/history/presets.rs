@@ -5,7 +5,7 @@ use super::choices::{Accounting, Batching, FamilyShift, History, KernelSet, Larg
 use super::tables::{Foreign, Nested, SharedDirty, TableFree};
 use crate::policy::{
     Acknowledgement, Broadcast, Compare, CpuSetUpkeep, Directories, Isolation, Lazy, LocalFlush, Policy, Preset,
-    RangeRule, TLBKIT, Tags, Unaccessed, Unmapping, UserFlush,
+    RangeRule, Reclaim, TLBKIT, Tags, Unaccessed, Unmapping, UserFlush,
 };
 
 const fn ceiling(pages: u32, compare: Compare) -> RangeRule {
@@ -32,6 +32,7 @@ const LINUX_3_4: Policy = Policy {
     directories: Directories::Shared,
     acknowledgement: Acknowledgement::AfterFlush,
     unaccessed: Unaccessed::Flushed,
+    reclaim: Reclaim::Awaited,
     history: PLAIN,
 };
 const LINUX_3_13: Policy = Policy {
