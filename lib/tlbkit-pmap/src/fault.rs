@@ -7,7 +7,7 @@ use crate::pte;
 use crate::region::{Backing, Protection, Region};
 use crate::table::{self, Entry, Found};
 use crate::vm::Vm;
-use tlbkit::{Cpu, Hardware, PAGE_BYTES, PhysAddr, Reason, Stride, Unaccessed, VirtAddr};
+use tlbkit::{Cpu, Hardware, PAGE_BYTES, PhysAddr, Reason, Reclaim, Stride, Unaccessed, VirtAddr};
 use tlbkit_arch::addr::TABLE_ENTRIES;
 use tlbkit_arch::{Pte, entry_at};
 
@@ -114,8 +114,9 @@ fn is_write_of_read_only(entry: Entry, access: Access) -> bool {
 
 /// Maps a page where none is mapped, so nothing has to be flushed (C-40). The page that was mapped there before may
 /// have been unhooked by a sweep or an eviction that has not flushed yet. Until that operation returns, other CPUs may
-/// use the old page beside the new one. The old frame is freed only afterwards.
-pub(crate) fn fill<S, H: Hardware>(
+/// use the old page beside the new one. The old frame is freed only afterwards. What was there may also be a page of a
+/// file whose flush is deferred: then no CPU may use it any more before another one writes to its copy (`clean.rs`).
+pub(crate) fn fill<S, H: Hardware<Set = S>>(
     pmap: &Pmap<S>,
     cpu: &Cpu<'_, '_, H>,
     mem: &impl Memory,
@@ -131,7 +132,14 @@ pub(crate) fn fill<S, H: Hardware>(
         return Ok(fault);
     }
     let (pte, zeroed, copied) = new_page(mem, region, va, access)?;
-    let made = pmap.install(hw, mem, va, 1, with_protection(pte, region.protection))?;
+    let is_copy_of_deferred = (region.backing, access) == (Backing::FilePrivate, Access::Write)
+        && cpu.tlb().policy().reclaim == Reclaim::AtReuse;
+    let before = || {
+        if is_copy_of_deferred {
+            cpu.drain(pmap.space())
+        }
+    };
+    let made = pmap.install(hw, mem, va, 1, with_protection(pte, region.protection), before)?;
     if access == Access::Read && region.backing.has_file() && mem.fault_around() != 1 {
         map_around(pmap, cpu, mem, region, va);
     }
@@ -207,7 +215,7 @@ fn fill_large<S>(
     }
     let Some(frame) = mem.alloc(21, Purpose::Data) else { return Ok(None) };
     let pte = Pte::new(frame.at, bits_for(region, access) | Pte::LARGE);
-    let made = pmap.install(hw, mem, first, 2, with_protection(pte, region.protection))?;
+    let made = pmap.install(hw, mem, first, 2, with_protection(pte, region.protection), || ())?;
     Ok(Some(made.map_or(Fault::Spurious, |table_frames| Fault::Mapped { zeroed: 512, copied: 0, table_frames })))
 }
 

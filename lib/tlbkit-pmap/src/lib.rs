@@ -15,6 +15,7 @@
 //! | another frame: copy-on-write, a replacement | at once: clear, flush, write the new one | `CopyOnWrite`, `Enter` |
 //! | a large page split into base pages | at once, likewise | `Enter` |
 //! | any of these, of an entry that no CPU has accessed | none, if the policy relies on that | |
+//! | a clean page of a file reclaimed | if the policy says so, not before its frame is reused, or its copy mapped | |
 //! | an accessed bit cleared, to age a page | one per page table, under its lock | `WriteProtect` |
 //! | a store by the only holder of a frame | none: the permissions only get wider | |
 //! | a page-table page unhooked | with the flush of its call, which then reaches lazy TLB CPUs too | `FreeTable` |
@@ -44,6 +45,7 @@
 #![forbid(unsafe_code)]
 
 mod accessed;
+mod clean;
 mod directories;
 mod error;
 mod evict;
@@ -63,6 +65,7 @@ mod table;
 mod vm;
 mod withdraw;
 
+pub use clean::CleanEviction;
 pub use error::Error;
 pub use evict::Eviction;
 pub use fault::{Access, Fault};

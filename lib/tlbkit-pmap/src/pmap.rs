@@ -108,7 +108,8 @@ impl<S> Pmap<S> {
     }
 
     /// Writes `new` into an empty entry and returns how many page-table pages that took; `None` if the entry is no
-    /// longer empty. The frame of `new` is put if it was not used.
+    /// longer empty. The frame of `new` is put if it was not used. If the entry is empty `before` is called, under
+    /// the lock.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`].
@@ -119,12 +120,14 @@ impl<S> Pmap<S> {
         va: u64,
         level: u32,
         new: Pte,
+        before: impl FnOnce(),
     ) -> Result<Option<u32>, Error> {
         let guard = self.lock(hw, va);
         let place = self.create(hw, mem, va, level);
         if let Some((entry, made)) = place
             && entry.pte.is_empty()
         {
+            before();
             mem.store(entry.at, new.0);
             return Ok(Some(made));
         }

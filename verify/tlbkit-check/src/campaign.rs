@@ -62,6 +62,10 @@ const TO_ONE_EARLY: u64 = 4;
 pub const ACCESSED: u64 = 1 << 40;
 /// Seeds of the first family for each of that one.
 const TO_ONE_ACCESSED: u64 = 8;
+/// The first seed of the family whose kernel reclaims pages of a file, and flushes when it needs their frames.
+pub const RECLAIM: u64 = 1 << 41;
+/// Seeds of the first family for each of that one.
+const TO_ONE_RECLAIM: u64 = 8;
 /// The first seeds of those that run early acknowledgement too.
 const FIRST: [u64; 7] = [0, LATER, GUEST, BROADCAST, RETIRE, DIRECTORIES, DIRECTORIES_RETIRE];
 
@@ -86,7 +90,8 @@ impl Plan {
             RETIRE..DIRECTORIES => (named::RETIRE, Program::random_retiring),
             DIRECTORIES..DIRECTORIES_RETIRE => (named::DIRECTORIES, Program::random_with_directories),
             DIRECTORIES_RETIRE..ACCESSED => (named::DIRECTORIES_RETIRE, Program::random_retiring_with_directories),
-            ACCESSED.. => (named::ACCESSED, Program::random_sparing),
+            ACCESSED..RECLAIM => (named::ACCESSED, Program::random_sparing),
+            RECLAIM.. => (named::RECLAIM, Program::random_reclaiming),
         };
         let in_turn = seed.is_multiple_of(2).then(|| &named[(seed / 2) as usize % named.len()]);
         let program = self.program.or(in_turn).map_or_else(|| random(seed), Named::program);
@@ -209,7 +214,7 @@ pub fn seeds(plan: &Plan, first: u64, count: u64, threads: usize, progress: &(dy
 
 /// Runs the seeds of all families: those of the first, then a quarter as many of the later one and of that with
 /// INVLPGB, with directories and with early acknowledgement, and an eighth as many of the guests', of those which
-/// retire and of those that go by accessed bits, unless the plan names one program.
+/// retire, of those that go by accessed bits and of those which reclaim, unless the plan names one program.
 #[must_use]
 pub fn families(plan: &Plan, first: u64, count: u64, threads: usize, progress: &(dyn Fn(u64) + Sync)) -> Report {
     let report = seeds(plan, first, count, threads, progress);
@@ -225,6 +230,7 @@ pub fn families(plan: &Plan, first: u64, count: u64, threads: usize, progress: &
         (DIRECTORIES_RETIRE, TO_ONE_DIRECTORIES_RETIRE),
         (EARLY, TO_ONE_EARLY),
         (ACCESSED, TO_ONE_ACCESSED),
+        (RECLAIM, TO_ONE_RECLAIM),
     ];
     others.into_iter().fold(report, |report, (family, to_one)| {
         if report.failure.is_some() {

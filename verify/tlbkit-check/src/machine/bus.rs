@@ -116,8 +116,12 @@ impl PhysicalMemory for Bus<'_> {
         self.machine.borrow_mut().memory.split(at.0);
     }
 
-    fn file_page(&self, _file: u32, index: u64) -> PhysAddr {
-        memory::file_page(index)
+    fn file_page(&self, file: u32, index: u64) -> PhysAddr {
+        if file == memory::CACHED_FILE {
+            self.machine.borrow_mut().memory.cached(index)
+        } else {
+            memory::file_page(index)
+        }
     }
 
     fn sharers(&self, table: PhysAddr) -> Option<&Sharers> {

@@ -2,9 +2,11 @@
 
 use std::ops::Range;
 
-use tlbkit::Pending;
 use tlbkit::sync::AtomicU64;
+use tlbkit::{Deferred, Pending};
 use tlbkit_pmap::{Frame, Retirement, Withdrawal};
+
+use crate::program::reclaim::Held;
 
 pub(crate) struct Issued<'k> {
     pub(crate) flush: IssuedFlush<'k>,
@@ -18,6 +20,8 @@ pub(crate) enum IssuedFlush<'k> {
     OfSpace { withdrawal: Box<Withdrawal<'k, &'k [AtomicU64]>>, space: usize, range: Range<u64> },
     /// The pages in `range` of `space`, which were retired.
     Retired { retirement: Box<Retirement>, space: usize, range: Range<u64> },
+    /// Clean pages of any spaces, whose flush was deferred.
+    Reclaimed(Box<Deferred<Held>>),
     /// Some of a kernel window.
     OfKernel(Box<Pending<'k, &'k [AtomicU64], Vec<Frame>>>),
 }

@@ -46,6 +46,8 @@ pub(crate) struct Memory {
     pairs: Vec<u32>,
     large: Vec<u32>,
     giant: Vec<u32>,
+    /// The pages of [`CACHED_FILE`] that are in memory.
+    cache: [Option<u64>; FILE_PAGES.end as usize - FILE_PAGES.start as usize],
     /// A digest of all words and of what the frames are: a sum, so that each change takes one step.
     digest: u64,
 }
@@ -61,6 +63,8 @@ const GIANT: std::ops::Range<u32> = 1..3;
 const GIANT_SHIFT: u8 = 30;
 /// The first one's place.
 const FIRST_GIANT: u32 = LARGE.end * FRAMES_OF_LARGE;
+/// The file whose pages come and go. Of the other one all are there.
+pub(crate) const CACHED_FILE: u32 = 1;
 /// What a freed data frame holds: no program writes it.
 pub(crate) const POISON: u64 = 0xdead_dead_dead_dead;
 
@@ -75,6 +79,7 @@ impl Memory {
             pairs: PAIRS.step_by(2).collect(),
             large: LARGE.map(|n| n * FRAMES_OF_LARGE).collect(),
             giant: (FIRST_GIANT..).take(GIANT.len()).collect(),
+            cache: [None; _],
             digest: 0,
         };
         for page in std::iter::once(ZERO_PAGE).chain(FILE_PAGES) {
@@ -238,6 +243,35 @@ impl Memory {
         }
     }
 
+    /// The frame of the page of [`CACHED_FILE`], which is read if it is not there. If no frame is left it is the one of
+    /// the other file, which holds the same.
+    pub(crate) fn cached(&mut self, index: u64) -> PhysAddr {
+        let slot = index as usize % self.cache.len();
+        if let Some(at) = self.cache[slot] {
+            return PhysAddr(at);
+        }
+        let Some(at) = self.alloc(12, Use::Data) else { return file_page(index) };
+        self.write(at, file_value(index));
+        self.cache[slot] = Some(at);
+        self.happened(5 + slot as u64, at);
+        PhysAddr(at)
+    }
+
+    /// Drops the pages of [`CACHED_FILE`] of whose frames, but for the cache's own reference, all are `taken`. The
+    /// references of the cache pass to the caller.
+    pub(crate) fn drop_cached(&mut self, taken: impl Fn(PhysAddr) -> usize) -> Vec<PhysAddr> {
+        let mut dropped = Vec::new();
+        for slot in 0..self.cache.len() {
+            let is_unused = |at: &u64| self.references(*at) as usize == 1 + taken(PhysAddr(*at));
+            if let Some(at) = self.cache[slot].filter(is_unused) {
+                self.cache[slot] = None;
+                self.happened(5 + self.cache.len() as u64 + slot as u64, at);
+                dropped.push(PhysAddr(at));
+            }
+        }
+        dropped
+    }
+
     /// True if less than a few frames are left.
     pub(crate) fn is_low(&self) -> bool {
         self.small.len() < 16
@@ -265,7 +299,7 @@ const fn address(place: u32) -> u64 {
     }
 }
 
-/// What a page of the one file holds.
+/// What a page of either file holds.
 pub(crate) const fn file_value(index: u64) -> u64 {
     0xf11e_0000 + index % (FILE_PAGES.end - FILE_PAGES.start) as u64
 }

@@ -200,7 +200,7 @@ mod tests {
         Adopt, Forget, FlushHere, PassIds, Fork, Clear, Exit, GiantMap, GiantUnmap, Reenter, TreeEnter, TreeTake,
         TreeProtect, KernelTreeEnter, KernelTreeTake, OwnPage, KernelMap, KernelUnmap, KernelTake, KernelWithdraw,
         Borrow, Offline, Stop, Die, FaultAround, Ceiling, DeferUserFlush, Host, Isolate, Share, Directories,
-        Walk, KernelWalk, Age, SpareUnaccessed
+        Walk, KernelWalk, Age, SpareUnaccessed, Reclaim
     }
 
     fn drawn(seed: u64) -> Program {
@@ -209,13 +209,14 @@ mod tests {
         Program::read_any(&mut Bytes::new(&bytes))
     }
 
-    /// All but seven: in random programs spaces move to shared PCIDs by the policy, retired pages, CPUs' directories
-    /// and kernels that go by accessed bits have families of their own, walkers in software take the place of loads
-    /// (`generate.rs`), and those of the kernel's tables have programs with names.
+    /// All but eight: in random programs spaces move to shared PCIDs by the policy, retired and reclaimed pages, CPUs'
+    /// directories and kernels that go by accessed bits have families of their own, walkers in software take the place
+    /// of loads (`generate.rs`), and those of the kernel's tables have programs with names.
     #[test]
     fn bytes_reach_every_operation() {
         let reached: BTreeSet<_> = (0..1000).flat_map(|seed| drawn(seed).ops().collect::<Vec<_>>()).map(kind).collect();
-        const OTHERS: [&str; 7] = ["Share", "Retire", "Directories", "Walk", "KernelWalk", "Age", "SpareUnaccessed"];
+        const OTHERS: [&str; 8] =
+            ["Share", "Retire", "Reclaim", "Directories", "Walk", "KernelWalk", "Age", "SpareUnaccessed"];
         let is_drawn = |kind: &&str| !OTHERS.contains(kind);
         assert_eq!(reached, KINDS.iter().copied().filter(is_drawn).collect());
     }

@@ -8,6 +8,7 @@ use tlbkit_pmap::{Backing, Eviction, Fault, Frame, KernelWindow, Memory, Protect
 
 use super::{Access, Content, Rights, pages};
 use crate::machine::core::Mode;
+use crate::machine::memory::CACHED_FILE;
 use crate::machine::port::Protocol;
 use crate::machine::touch::Touched;
 use crate::machine::values::Values;
@@ -86,7 +87,8 @@ impl<'k> World<'k> {
             Content::File => Backing::FilePrivate,
         };
         let pages = if content == Content::Large { 512 } else { (range.end - range.start) / PAGE_BYTES };
-        let region = Region::new(pages, backing, Protection::ReadWrite);
+        let file = if self.kernel.reclaims { CACHED_FILE } else { 0 };
+        let region = Region { file, ..Region::new(pages, backing, Protection::ReadWrite) };
         let region = if content == Content::Large { region.large() } else { region };
         // No room is no error: a random program maps what it likes.
         let at = self.with_cpu(cpu, |handle| self.vm(space).map_region(&handle, region));
@@ -261,9 +263,9 @@ impl<'k> World<'k> {
         });
     }
 
-    /// The CPU passes, if the program retires anything: other programs keep the steps that their seeds had.
+    /// The CPU passes, if the program retires or reclaims anything: other programs keep the steps that their seeds had.
     pub(super) fn pass(&self, handle: Protocol<'_, 'k, '_>, irqs: &IrqsOff) {
-        if self.kernel.retires {
+        if self.kernel.passes {
             self.periods.pass(&handle, irqs);
         }
     }

@@ -53,8 +53,10 @@ pub(crate) struct Kernel {
     pub(super) busy: Cell<usize>,
     /// It walks page tables without a lock.
     pub(crate) has_walkers: bool,
-    /// The program retires something, so its CPUs pass.
-    pub(super) retires: bool,
+    /// The program retires or reclaims something, so its CPUs pass.
+    pub(super) passes: bool,
+    /// What programs map is a file whose pages come and go.
+    pub(super) reclaims: bool,
     /// Each CPU has its own upper page tables.
     pub(super) has_directories: bool,
 }
@@ -64,7 +66,8 @@ impl Kernel {
         let (cpus, spaces) = (program.cpus.len(), program.spaces());
         let has_directories = program.has_directories();
         let has_walkers = program.has_walkers();
-        let retires = program.ops().any(|op| matches!(op, Op::Retire(..)));
+        let reclaims = program.reclaims();
+        let passes = reclaims || program.ops().any(|op| matches!(op, Op::Retire(..)));
         Self {
             program,
             runs: vec![Cell::new(None); cpus],
@@ -84,7 +87,8 @@ impl Kernel {
             tree_users: Cell::new(0),
             busy: Cell::new(cpus),
             has_walkers,
-            retires,
+            passes,
+            reclaims,
             has_directories,
         }
     }

@@ -20,6 +20,7 @@ pub mod named;
 mod outstanding;
 mod own;
 mod pages;
+pub(crate) mod reclaim;
 mod retire;
 mod small;
 mod tasks;
@@ -31,7 +32,7 @@ pub use crate::machine::guest::Host;
 pub(crate) use direct::Tree;
 pub use direct::{FlushedBy, Leaves, TakenBy};
 
-use tlbkit::{Policy, Unaccessed};
+use tlbkit::{Policy, Reclaim, Unaccessed};
 
 /// Which access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -97,6 +98,8 @@ pub enum Op {
     Evict(u8, u8),
     /// Takes pages away and asks for their flush, under locks and with interrupts off; the wait comes later.
     Withdraw(u8, u8),
+    /// Takes clean pages of the file from every space that is alive, and flushes when their frames are needed: later.
+    Reclaim(u8, u8),
     /// Unmaps pages and retires them: nobody is interrupted, and frames and addresses come back later.
     Retire(u8, u8),
     /// Waits for what this CPU withdrew first.
@@ -213,10 +216,16 @@ impl Program {
         self.ops().any(|op| op == Op::Directories)
     }
 
+    /// True if its kernel reclaims pages.
+    pub(crate) fn reclaims(&self) -> bool {
+        self.ops().any(|op| matches!(op, Op::Reclaim(..)))
+    }
+
     /// `policy` with what the program says of its kernel.
     pub(crate) fn adapt(&self, policy: Policy) -> Policy {
         let spares = self.ops().any(|op| op == Op::SpareUnaccessed);
-        if spares { Policy { unaccessed: Unaccessed::Spared, ..policy } } else { policy }
+        let unaccessed = if spares { Unaccessed::Spared } else { policy.unaccessed };
+        Policy { unaccessed, reclaim: if self.reclaims() { Reclaim::AtReuse } else { policy.reclaim }, ..policy }
     }
 
     /// Spaces that it can have.

@@ -3,7 +3,7 @@
 pub use super::small::Named;
 use super::small::{named, shared};
 use super::{
-    Access, Content, Op, Program, Rights, accessed, broadcast, directories, early, guest, later, retire, small,
+    Access, Content, Op, Program, Rights, accessed, broadcast, directories, early, guest, later, reclaim, retire, small,
 };
 use Access::{Read, Write};
 
@@ -19,7 +19,7 @@ impl Named {
 pub fn all() -> impl Iterator<Item = &'static Named> {
     let of_directories = DIRECTORIES.iter().chain(DIRECTORIES_RETIRE);
     let all = ALL.iter().chain(LATER).chain(GUEST).chain(SMALL).chain(BROADCAST).chain(RETIRE).chain(of_directories);
-    all.chain(EARLY).chain(ACCESSED)
+    all.chain(EARLY).chain(ACCESSED).chain(RECLAIM)
 }
 
 /// The program of this number on a machine with INVLPGB: every second one is about that.
@@ -56,6 +56,9 @@ pub const EARLY: &[Named] = early::ALL;
 
 /// Those whose kernel goes by accessed bits, which seeds of that family run in turn.
 pub const ACCESSED: &[Named] = accessed::ALL;
+
+/// Those whose kernel reclaims pages of a file, which seeds of that family run in turn.
+pub const RECLAIM: &[Named] = reclaim::ALL;
 
 /// More of them, small enough for all schedules.
 pub const SMALL: &[Named] = small::ALL;

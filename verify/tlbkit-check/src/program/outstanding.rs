@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use tlbkit::{Hardware, PAGE_BYTES};
+use tlbkit::{Hardware, PAGE_BYTES, Reason};
 use tlbkit_pmap::{Memory, Withdrawal};
 
 use super::{Op, pages};
@@ -17,6 +17,7 @@ impl<'k> World<'k> {
         match op {
             Op::Withdraw(page, count) => self.withdraw(cpu, pages::range(page, count)),
             Op::Retire(page, count) => self.retire(cpu, pages::range(page, count)),
+            Op::Reclaim(page, count) => self.reclaim_pages(cpu, &pages::range(page, count)),
             Op::Settle => self.settle(cpu),
             Op::Poll => self.poll(cpu),
             Op::Adopt => self.adopt(cpu),
@@ -97,6 +98,7 @@ impl<'k> World<'k> {
             IssuedFlush::OfSpace { withdrawal, .. } => withdrawal.is_done(&handle),
             IssuedFlush::Retired { retirement, .. } => retirement.is_over(&handle, self.periods),
             IssuedFlush::OfKernel(pending) => pending.is_done(&handle),
+            IssuedFlush::Reclaimed(_) => false,
         });
         if is_done && matches!(issued.flush, IssuedFlush::Retired { .. }) {
             self.finish(cpu, issued); // it takes the lock of the regions
@@ -136,6 +138,12 @@ impl<'k> World<'k> {
                 self.machine.borrow_mut().end();
                 self.machine.borrow_mut().values.end_change(space, &range);
                 self.kernel.unhold(space);
+            }
+            IssuedFlush::Reclaimed(deferred) => {
+                let why = Reason::RemovePte;
+                let frames = self.with_cpu(cpu, |handle| deferred.flush(&handle, self.periods, why).into_frames());
+                frames.put_all(&self.bus());
+                self.machine.borrow_mut().end();
             }
             IssuedFlush::OfKernel(pending) => {
                 let frames = self.with_cpu(cpu, |handle| pending.wait(&handle).into_frames());

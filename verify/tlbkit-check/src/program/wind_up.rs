@@ -3,6 +3,7 @@
 
 use super::kernel::End;
 use crate::machine::world::World;
+use tlbkit_pmap::{Frame, Memory};
 
 impl World<'_> {
     /// Every CPU leaves every space, every space ends, every window goes.
@@ -22,6 +23,8 @@ impl World<'_> {
                 self.exit(0, space);
             }
         }
+        let cached = self.machine.borrow_mut().memory.drop_cached(|_| 0);
+        cached.into_iter().for_each(|at| self.bus().put(Frame { at, shift: 12 }));
         // A CPU that gave a space back may have used it for a moment, and holds it lazily since.
         self.leave_all();
     }
