@@ -1,121 +1,221 @@
 //! Upper page tables of each CPU's own, so that a flush interrupts only CPUs that can hold what it takes away. The rule
 //! is at the head of `tlbkit`'s `flush/sharers.rs`; RadixVM and numaPTE are such kernels.
 //!
-//! The tables that every other space has are the master tree: complete, and read by all that changes leaves. No CPU
-//! loads it. Each CPU has a root, and tables below it down to the directories, whose entries name last-level tables of
-//! the master tree: those below which this CPU has faulted. A fault that finds the page there and the directory's entry
-//! missing only hooks the table.
+//! A space begins like any other, and costs no more. Before its second thread starts, [`Vm::give_directories`] parts
+//! it. The tables that it has are the master tree from then on: complete, and read by all that changes leaves, but
+//! loaded by no CPU. Each CPU has a root, and tables below it down to the directories, whose entries name last-level
+//! tables of the master tree: those below which this CPU has faulted. A fault that finds the page there and the
+//! directory's entry missing only hooks the table.
 //!
-//! Each fault costs a walk of the CPU's own tables more, and each CPU that shares a table one fault more. A space takes
-//! a root for each CPU from the start, and 4 KiB for each GiB that a CPU uses. It has no large pages: their entries
-//! would have to be changed in all directories at once.
+//! A CPU gets its root in its first fault. Until then it loads the empty root, which all CPUs share and which maps
+//! nothing of the user half: so a switch needs no memory, and nothing is made for CPUs that the space never runs on.
+//! Who reads the word with a CPU's root, and when:
+//!
+//! | who | when |
+//! |---|---|
+//! | [`Vm::root_on`] for this CPU, in a switch or an answer | interrupts are off |
+//! | the fault that writes it, on this CPU alone | the same, and it loads the root at once |
+//! | a fault that hooks a table | on this CPU |
+//! | whoever takes a table out of all directories | the lock of the regions is held for writing, and by no fault |
+//! | whoever frees the space | no CPU has it loaded, or ever will |
+//!
+//! The lock of the regions also orders the parting with all that asks whether the space was parted, but for
+//! [`Vm::root_on`].
+//!
+//! Each fault costs a walk of the CPU's own tables more, and each CPU that shares a table one fault more. A parted
+//! space takes two frames, a root for each CPU that has run it, and 4 KiB for each GiB that a CPU uses. It has no large
+//! pages: their entries would have to be changed in all directories at once.
 
-use tlbkit::{CpuId, Hardware, PAGE_BYTES, PhysAddr, SpaceToken, Tlb};
+use tlbkit::sync::{AtomicU32, AtomicU64, Ordering};
+use tlbkit::{Cpu, CpuId, Hardware, PAGE_BYTES, PhysAddr};
 use tlbkit_arch::Pte;
 use tlbkit_arch::addr::TABLE_ENTRIES;
 
 use crate::error::Error;
-use crate::kernel::KernelMap;
 use crate::memory::{Frame, Memory, Purpose};
 use crate::pmap::Pmap;
 use crate::pte;
 use crate::table::{self, Entry, Found, Root};
 use crate::vm::Vm;
 
-/// Gives each of `cpus` CPUs a top-level table. What was made before an error goes with the root of `pmap`.
-fn make_roots<S>(cpus: usize, mem: &impl Memory, kernel: &KernelMap<'_>, pmap: &mut Pmap<S>) -> Result<(), Error> {
-    assert!(cpus as u64 <= TABLE_ENTRIES, "{cpus} CPUs: no more than {TABLE_ENTRIES} have directories of their own");
-    let page = mem.alloc(12, Purpose::Table).ok_or(Error::OutOfMemory)?.at;
-    pmap.locks.directories.page = page;
-    for cpu in 0..cpus as u32 {
-        let root = table::new_root(mem, kernel.root(), pmap.root().isolation).ok_or(Error::OutOfMemory)?;
-        mem.store(PhysAddr(page.0 + 8 * u64::from(cpu)), root.at.0);
-        pmap.locks.directories.cpus = cpu + 1;
-    }
-    Ok(())
-}
-
-/// The top-level tables of the CPUs, if each has one: a page with the address of each.
-#[derive(Clone, Copy)]
+/// The top-level tables of the CPUs, if the space was parted.
 pub(crate) struct Directories {
-    page: PhysAddr,
-    cpus: u32,
+    /// The frame with the address of each CPU's root, 0 as long as it has none; 0 if all CPUs walk the same tables.
+    roots: AtomicU64,
+    empty_root: AtomicU64,
+    cpus: AtomicU32,
+    /// Not 0 if a large page was ever mapped.
+    had_large: AtomicU32,
 }
 
 impl Directories {
     /// All CPUs walk the same tables.
-    pub(crate) const NONE: Self = Self { page: PhysAddr(0), cpus: 0 };
+    pub(crate) fn none() -> Self {
+        Self {
+            roots: AtomicU64::new(0),
+            empty_root: AtomicU64::new(0),
+            cpus: AtomicU32::new(0),
+            had_large: AtomicU32::new(0),
+        }
+    }
+
+    /// A large page is about to be mapped, with the lock of the regions held.
+    pub(crate) fn note_large(&self) {
+        // Relaxed: the lock of the regions orders it.
+        self.had_large.store(1, Ordering::Relaxed);
+    }
+
+    fn roots(&self) -> Option<PhysAddr> {
+        // Acquire: partner is the Release in `publish`: the frame is zeroed, and the empty root is known.
+        Some(PhysAddr(self.roots.load(Ordering::Acquire))).filter(|roots| roots.0 != 0)
+    }
+
+    fn empty_root(&self) -> PhysAddr {
+        PhysAddr(self.empty_root.load(Ordering::Relaxed)) // Relaxed: ordered by the Acquire in `roots`
+    }
+
+    /// CPUs that load the space from here on load the empty root.
+    fn publish(&self, roots: PhysAddr, empty_root: PhysAddr, cpus: usize) {
+        self.empty_root.store(empty_root.0, Ordering::Relaxed); // Relaxed: ordered by the Release below
+        self.cpus.store(cpus as u32, Ordering::Relaxed); // Relaxed: likewise
+        // Release: partner is the Acquire in `roots`.
+        self.roots.store(roots.0, Ordering::Release);
+    }
 }
 
-impl<'k, S> Vm<'k, S> {
-    /// As [`new`](Self::new), an empty space in which each CPU of the machine has its own upper page tables.
-    /// [`Hardware::root_here`] answers with [`root_on`](Self::root_on) for it, and [`Memory::sharers`] is asked.
+impl<S> Vm<'_, S> {
+    /// Gives each CPU of the machine its own upper page tables in this space, by one flush of everything, if it has
+    /// none yet: for a space that only the calling thread uses, and whose second thread is about to start. It may be
+    /// called at any time. [`Hardware::root_here`] answers with [`root_on`](Self::root_on), and [`Memory::sharers`] is
+    /// asked from then on.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`].
+    /// [`Error::OutOfMemory`]; [`Error::HadLargePages`]. The space goes on as it was.
     ///
     /// # Panics
-    /// If the machine has more than 512 CPUs.
-    pub fn with_directories(
-        tlb: &Tlb<'k>,
-        mem: &impl Memory,
-        kernel: &'k KernelMap<'k>,
-        token: SpaceToken,
-        set: S,
-    ) -> Result<Self, Error> {
-        let mut space = Self::new(tlb, mem, kernel, token, set)?;
-        let made = make_roots(tlb.cpus(), mem, kernel, &mut space.pmap);
-        made.inspect_err(|_| space.pmap.free_root(mem)).map(|()| space)
+    /// If the machine has more than 512 CPUs. As [`Cpu::reload_roots`].
+    pub fn give_directories<H: Hardware<Set = S>>(&self, cpu: &Cpu<'_, '_, H>, mem: &impl Memory) -> Result<(), Error> {
+        let _guard = self.lock.write(cpu.hardware());
+        let (directories, cpus) = (&self.pmap.locks.directories, cpu.tlb().cpus());
+        if directories.roots().is_some() {
+            return Ok(());
+        }
+        assert!(
+            cpus as u64 <= TABLE_ENTRIES,
+            "{cpus} CPUs: no more than {TABLE_ENTRIES} have directories of their own"
+        );
+        // Relaxed: the lock of the regions orders it.
+        if directories.had_large.load(Ordering::Relaxed) != 0 {
+            return Err(Error::HadLargePages);
+        }
+        let roots = mem.alloc(12, Purpose::Table).ok_or(Error::OutOfMemory)?;
+        let Some(empty_root) = self.pmap.make_root(mem) else {
+            mem.put(roots);
+            return Err(Error::OutOfMemory);
+        };
+        directories.publish(roots.at, empty_root, cpus);
+        cpu.reload_roots(self.space());
+        Ok(())
+    }
+
+    /// True if each CPU has its own upper page tables.
+    #[must_use]
+    pub fn has_directories(&self) -> bool {
+        self.pmap.has_directories()
     }
 
     /// The top-level table that `cpu` loads.
     #[must_use]
     pub fn root_on(&self, mem: &impl Memory, cpu: CpuId) -> PhysAddr {
-        if self.pmap.has_directories() { self.pmap.root_on(mem, cpu).at } else { self.space().root() }
+        let directories = &self.pmap.locks.directories;
+        let Some(roots) = directories.roots() else { return self.space().root() };
+        match mem.load(word_of(roots, cpu)) {
+            0 => directories.empty_root(),
+            own => PhysAddr(own),
+        }
     }
+}
+
+const fn word_of(roots: PhysAddr, cpu: CpuId) -> PhysAddr {
+    PhysAddr(roots.0 + 8 * cpu.0 as u64)
 }
 
 impl<S> Pmap<S> {
     /// True if each CPU has its own upper page tables.
-    pub(crate) const fn has_directories(&self) -> bool {
-        self.locks.directories.page.0 != 0
+    pub(crate) fn has_directories(&self) -> bool {
+        self.locks.directories.roots().is_some()
     }
 
-    fn root_on(&self, mem: &impl Memory, cpu: CpuId) -> Root {
-        let at = PhysAddr(mem.load(PhysAddr(self.locks.directories.page.0 + 8 * u64::from(cpu.0))));
-        Root { at, isolation: self.root().isolation }
+    /// Another top-level table that maps nothing of the user half.
+    fn make_root(&self, mem: &impl Memory) -> Option<PhysAddr> {
+        let root = table::new_root(mem, self.root().at, self.root().isolation)?;
+        mem.adopt_root(root.at, self.root().at);
+        Some(root.at)
     }
 
-    fn cpus(&self) -> impl Iterator<Item = CpuId> + use<S> {
-        (0..self.locks.directories.cpus).map(CpuId)
+    /// That of `cpu`, if it has one.
+    fn own_root(&self, mem: &impl Memory, roots: PhysAddr, cpu: CpuId) -> Option<Root> {
+        let at = PhysAddr(mem.load(word_of(roots, cpu)));
+        (at.0 != 0).then_some(Root { at, isolation: self.root().isolation })
     }
 
-    /// After a fault of `cpu`, which runs this, at `va`: has its directory name the table in which the page is. Returns
-    /// how many page-table pages that took.
+    /// Makes this CPU's, and loads it.
+    fn take_root<H: Hardware<Set = S>>(
+        &self,
+        cpu: &Cpu<'_, '_, H>,
+        mem: &impl Memory,
+        roots: PhysAddr,
+    ) -> Result<Root, Error> {
+        let at = self.make_root(mem).ok_or(Error::OutOfMemory)?;
+        cpu.hardware().with_irqs_off(|irqs| {
+            mem.store(word_of(roots, cpu.id()), at.0);
+            cpu.reload_root_here(self.space(), irqs);
+        });
+        Ok(Root { at, isolation: self.root().isolation })
+    }
+
+    /// After a fault at `va` on this CPU: has its directory name the table in which the page is, if the space runs
+    /// here. Returns how many page-table pages that took.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`].
-    pub(crate) fn hook(&self, cpu: CpuId, hw: &impl Hardware, mem: &impl Memory, va: u64) -> Result<u32, Error> {
-        let root = self.root_on(mem, cpu);
+    pub(crate) fn hook<H: Hardware<Set = S>>(
+        &self,
+        cpu: &Cpu<'_, '_, H>,
+        mem: &impl Memory,
+        va: u64,
+    ) -> Result<u32, Error> {
+        let Some(roots) = self.locks.directories.roots().filter(|_| cpu.is_running(self.space())) else { return Ok(0) };
+        let (root, made) = match self.own_root(mem, roots, cpu.id()) {
+            Some(root) => (root, 0),
+            None => (self.take_root(cpu, mem, roots)?, 1),
+        };
         if table::directory_entry(mem, root, va).is_some_and(|at| !Pte(mem.load(at)).is_empty()) {
-            return Ok(0);
+            return Ok(made);
         }
-        let _guard = self.lock(hw, va);
+        let _guard = self.lock(cpu.hardware(), va);
         // If the page is gone again, the access faults again.
-        let Found::Leaf(Entry { at, level: 1, .. }) = table::find(mem, self.root(), va) else { return Ok(0) };
-        let (place, made) = table::create(mem, root, va, 2).ok_or(Error::OutOfMemory)?;
+        let Found::Leaf(Entry { at, level: 1, .. }) = table::find(mem, self.root(), va) else { return Ok(made) };
+        let (place, more) = table::create(mem, root, va, 2).ok_or(Error::OutOfMemory)?;
         let last = PhysAddr(at.0 & !(PAGE_BYTES - 1));
-        mem.sharers(last).expect("a kernel whose CPUs have directories keeps the sharers of tables").hook(cpu);
+        mem.sharers(last).expect("a kernel whose CPUs have directories keeps the sharers of tables").hook(cpu.id());
         mem.store(place.at, Pte::new(last, pte::TABLE).0);
-        Ok(made)
+        Ok(made + more)
+    }
+
+    fn cpus(&self) -> impl Iterator<Item = CpuId> + use<S> {
+        // Relaxed: the lock of the regions orders it, or the space has ended.
+        (0..self.locks.directories.cpus.load(Ordering::Relaxed)).map(CpuId)
     }
 
     /// The last-level table at `last`, which maps from `va` on, is taken out: no directory names it any more. No CPU
     /// hooks tables meanwhile.
     pub(crate) fn unhook(&self, mem: &impl Memory, va: u64, last: PhysAddr) {
-        let Some(sharers) = mem.sharers(last).filter(|_| self.has_directories()) else { return };
+        let Some(roots) = self.locks.directories.roots() else { return };
+        let Some(sharers) = mem.sharers(last) else { return };
         for cpu in self.cpus().filter(|&cpu| sharers.may_include(cpu)) {
-            if let Some(at) = table::directory_entry(mem, self.root_on(mem, cpu), va) {
+            let root = self.own_root(mem, roots, cpu);
+            if let Some(at) = root.and_then(|root| table::directory_entry(mem, root, va)) {
                 mem.store(at, 0);
             }
         }
@@ -123,13 +223,12 @@ impl<S> Pmap<S> {
 
     /// No CPU has the space loaded: frees what CPUs have of their own.
     pub(crate) fn free_directories(&self, mem: &impl Memory) {
-        if !self.has_directories() {
-            return;
-        }
-        for root in self.cpus().map(|cpu| self.root_on(mem, cpu)) {
+        let Some(roots) = self.locks.directories.roots() else { return };
+        for root in self.cpus().filter_map(|cpu| self.own_root(mem, roots, cpu)) {
             table::unhook_directories(mem, root, &mut |frame| mem.put(frame));
             mem.put(Frame { at: root.at, shift: root.shift() });
         }
-        mem.put(Frame { at: self.locks.directories.page, shift: 12 });
+        mem.put(Frame { at: self.locks.directories.empty_root(), shift: self.root().shift() });
+        mem.put(Frame { at: roots, shift: 12 });
     }
 }

@@ -21,6 +21,9 @@ pub enum Error {
         /// An address in the page.
         va: u64,
     },
+    /// The space has, or had, large pages, and CPUs with [directories of their own](crate::Vm::give_directories) share
+    /// none.
+    HadLargePages,
     /// The space would have more than [`MAX_REGIONS`](crate::MAX_REGIONS) regions.
     TooManyRegions,
     /// Pages at this address were retired, and other CPUs may use them yet.
@@ -49,6 +52,7 @@ impl fmt::Display for Error {
             Self::OutOfMemory => write!(f, "no frame left for a page table or a copy"),
             Self::NoRoom { pages } => write!(f, "{pages} pages to map: must be 1 to as many as are free in a row"),
             Self::SharedLargePage { va } => write!(f, "the large page at {va:#x} is shared, so it cannot be split"),
+            Self::HadLargePages => write!(f, "the space has had large pages, so CPUs have no directories of their own"),
             Self::TooManyRegions => write!(f, "more than {} regions in one space", MAX_REGIONS),
             Self::Withheld { va } => write!(f, "what was retired at {va:#x} is in use yet"),
             Self::BadRange { va, pages } => {

@@ -97,7 +97,7 @@ impl<'k, S> Vm<'k, S> {
         va: u64,
     ) -> Result<Fault, Error> {
         let fault = result?;
-        let made = self.pmap.hook(cpu.id(), cpu.hardware(), mem, va)?;
+        let made = self.pmap.hook(cpu, mem, va)?;
         Ok(match fault {
             Fault::Mapped { zeroed, copied, table_frames } => {
                 Fault::Mapped { zeroed, copied, table_frames: table_frames + made }
@@ -214,6 +214,7 @@ fn fill_large<S>(
         return Ok(None);
     }
     let Some(frame) = mem.alloc(21, Purpose::Data) else { return Ok(None) };
+    pmap.locks.directories.note_large();
     let pte = Pte::new(frame.at, bits_for(region, access) | Pte::LARGE);
     let made = pmap.install(hw, mem, first, 2, with_protection(pte, region.protection), || ())?;
     Ok(Some(made.map_or(Fault::Spurious, |table_frames| Fault::Mapped { zeroed: 512, copied: 0, table_frames })))

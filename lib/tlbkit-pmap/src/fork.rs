@@ -115,6 +115,9 @@ fn share_leaf<H: Hardware, M: Memory>(
     entry: Entry,
     gather: &mut SweepGather<'_, H, M>,
 ) -> Result<u32, Error> {
+    if entry.level == 2 {
+        child.pmap.locks.directories.note_large();
+    }
     let (place, made) = table::create(mem, child.pmap.root(), va, entry.level).ok_or(Error::OutOfMemory)?;
     let is_private = !entry.pte.has(pte::SHARED) && !entry.pte.has(pte::ZERO);
     if is_private {

@@ -114,7 +114,7 @@ impl TableLocks {
             upper: SpinLock::new(),
             own: core::array::from_fn(|_| TableLock::new()),
             lent: &[],
-            directories: Directories::NONE,
+            directories: Directories::none(),
         }
     }
 

@@ -81,10 +81,17 @@ pub trait Memory {
 
     /// Which CPUs' directories name the last-level table at `table`: kept beside the frame, as its reference count is,
     /// and [cleared](Sharers::clear) by [`alloc`](Self::alloc). Asked only for spaces whose CPUs have
-    /// [directories of their own](crate::Vm::with_directories), and always answered for these.
+    /// [directories of their own](crate::Vm::give_directories), and always answered for these.
     fn sharers(&self, table: PhysAddr) -> Option<&Sharers> {
         let _ = table;
         None
+    }
+
+    /// `root` was made for a CPU that has [directories of its own](crate::Vm::give_directories) in the space whose
+    /// table is `space`, and no CPU has loaded it yet: for a kernel that keeps more in it than the kernel half, such as
+    /// the way into the kernel in the user half under isolation.
+    fn adopt_root(&self, root: PhysAddr, space: PhysAddr) {
+        let _ = (root, space);
     }
 
     /// True if code of the kernel reads page tables with interrupts off and takes no lock, as fast GUP does (C-23): a

@@ -169,7 +169,7 @@ impl<S> Pmap<S> {
     ///
     /// # Panics
     /// If `frame` is large and the entry points to a page table: remove what it maps first. If it is large and CPUs
-    /// have [directories of their own](crate::Vm::with_directories).
+    /// have [directories of their own](crate::Vm::give_directories).
     pub fn enter<'a, H: Hardware<Set = S>, M: Memory>(
         &'a self,
         cpu: &Cpu<'a, '_, H>,
@@ -193,6 +193,9 @@ impl<S> Pmap<S> {
         let is_table = entry.level == 2 && entry.pte.has(Pte::PRESENT) && !entry.pte.has(Pte::LARGE);
         assert!(!is_table, "a page table lies at {va:#x}");
         let size = if level == 2 { Pte::LARGE } else { 0 };
+        if level == 2 {
+            self.locks.directories.note_large();
+        }
         self.replace(cpu, mem, va, entry, Pte::new(frame.at, bits | size), Reason::Enter);
         Ok(made)
     }

@@ -62,6 +62,11 @@ pub trait Machine: Copy {
     /// [`Hardware::with_space_of`] of its CPUs.
     fn with_space_of<R>(self, token: Self::Token, f: impl FnOnce(&AddressSpace<Self::Set>) -> R) -> R;
 
+    /// [`Hardware::root_here`] of `cpu`.
+    fn root_here(self, _cpu: &TestCpu<Self>, space: &AddressSpace<Self::Set>) -> PhysAddr {
+        space.root()
+    }
+
     /// `cpu` is about to execute an instruction.
     fn before(self, _cpu: &TestCpu<Self>, _instruction: Instruction) {}
 

@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use tlbkit::{
     Acknowledgement, AddressSpace, CpuId, Cr3, Event, Features, Hardware, Invlpgb, Invpcid, IrqsOff, Late, VirtAddr,
 };
-use tlbkit::{HostExtent, HostFlush, KernelFlushes};
+use tlbkit::{HostExtent, HostFlush, KernelFlushes, PhysAddr};
 use tlbkit_arch::{Instruction, is_canonical};
 
 use crate::cpu::{Did, Machine, TestCpu};
@@ -71,6 +71,10 @@ impl<M: Machine> Hardware for TestCpu<M> {
     /// Its tables are shared, and a test may say of some that they are not.
     fn directories(&self) -> tlbkit::Directories {
         tlbkit::Directories::OfEachCpu
+    }
+
+    fn root_here(&self, space: &AddressSpace<M::Set>) -> PhysAddr {
+        self.machine.root_here(self, space)
     }
 
     fn acknowledgement(&self) -> Acknowledgement {

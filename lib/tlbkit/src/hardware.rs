@@ -467,8 +467,9 @@ pub trait Hardware {
     }
 
     /// The top-level table that this CPU loads for `space`. The default is the one that the space was made with. A
-    /// kernel that gives each CPU its own upper page tables (the head of `flush/sharers.rs`) names this CPU's:
-    /// always the same one, with the user half a page above it under isolation.
+    /// kernel that gives each CPU its own upper page tables (the head of `flush/sharers.rs`) names this CPU's, with the
+    /// user half a page above it under isolation. After another one has been named,
+    /// [`reload_roots`](crate::Cpu::reload_roots) or [`reload_root_here`](crate::Cpu::reload_root_here) is called.
     #[inline(always)]
     fn root_here(&self, space: &AddressSpace<Self::Set>) -> PhysAddr {
         space.root()

@@ -1,6 +1,5 @@
 //! The kernel's side of each system call, and of a program's page fault.
 
-use tlbkit::Directories;
 use tlbkit_pmap::{Access, Backing, Error, Fault, Memory, Protection, Region};
 use tlbkit_workloads::Task;
 use tlbkit_workloads::calls;
@@ -30,7 +29,10 @@ fn carry_out(call: Call, [first, second, third]: [u64; 3]) -> u64 {
         Call::Protect => done(process.vm().protect(&machine::cpu(), &Ram, first, second, protection(third))),
         Call::DontNeed => done(process.vm().dontneed(&machine::cpu(), &Ram, first, second)),
         Call::Fork => return fork(process, program_at(first)),
-        Call::Thread => return sched::start(program_at(first), process) as u64,
+        Call::Thread => {
+            process::begin_thread(process);
+            return sched::start(program_at(first), process) as u64;
+        }
         Call::Exec => process.vm().clear(&machine::cpu(), &Ram),
         Call::Join => sched::join(first as usize),
         Call::Pin => sched::pin((first % u64::from(command_line::get().cpus)) as usize),
@@ -71,10 +73,7 @@ fn map(process: &'static Process, pages: u64, backing: u64, protection_number: u
         2 => Backing::FilePrivate,
         _ => Backing::FileShared,
     };
-    let first = match command_line::get().policy.directories {
-        Directories::Shared => 0,
-        Directories::OfEachCpu => calls::address_apart(sched::task() as u32),
-    };
+    let first = if process.vm().has_directories() { calls::address_apart(sched::task() as u32) } else { 0 };
     let region = Region { first, ..calls::region(pages, backing, protection(protection_number)) };
     done(process.vm().map_region(&machine::cpu(), region))
 }

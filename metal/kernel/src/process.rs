@@ -1,6 +1,6 @@
 //! How a process begins, with an empty address space, and how it ends, when its last thread leaves that space.
 
-use tlbkit::{AddressSpace, CpuId, Destroyed, Directories, Hardware, Isolation, Unmapping};
+use tlbkit::{AddressSpace, Destroyed, Directories, Hardware, Isolation, Unmapping};
 use tlbkit_pmap::{Error, Retirement, Vm};
 
 use crate::command_line;
@@ -19,15 +19,20 @@ pub(crate) fn begin() -> &'static Process {
     process_table::take(|token, set| {
         let set = &set[..AddressSpace::set_words(command_line::get().cpus as usize)];
         let (tlb, map) = (protocol::tlb(), protocol::kernel_map());
-        let has_directories = tlb.policy().directories == Directories::OfEachCpu;
-        let new = if has_directories { Vm::with_directories } else { Vm::new };
-        let vm = new(tlb, &Ram, map, token, set).expect("memory for another space");
+        let vm = Vm::new(tlb, &Ram, map, token, set).expect("memory for another space");
         if tlb.policy().isolation == Isolation::On {
-            let cpus = (0..command_line::get().cpus).map(CpuId);
-            cpus.for_each(|cpu| memory::share_image_with_user_half(vm.root_on(&Ram, cpu)));
+            memory::share_image_with_user_half(vm.space().root());
         }
         vm
     })
+}
+
+/// A thread is about to start beside the caller's. If it is the second one, and the policy says so, each CPU gets page
+/// tables of its own for the process; where no frame is left, or large pages were mapped, all go on sharing.
+pub(crate) fn begin_thread(process: &'static Process) {
+    if protocol::tlb().policy().directories == Directories::OfEachCpu && !process.vm().has_directories() {
+        let _parted = process.vm().give_directories(&machine::cpu(), &Ram);
+    }
 }
 
 /// Unmaps pages of the running process. Under a policy that retires them, their frames and addresses come back after a

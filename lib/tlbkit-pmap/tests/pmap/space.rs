@@ -300,7 +300,7 @@ fn a_large_page_is_mapped_where_it_fits_into_private_memory_and_cpus_share_their
         assert_eq!(bits & !(Pte::LARGE | pte::SHARED), base);
         bits & Pte::LARGE != 0
     };
-    let (vm, apart) = (m.space(), m.space_by(Vm::with_directories));
+    let (vm, apart) = (m.space(), m.parted_space());
     let region = |pages| Region::new(pages, AnonPrivate, ReadWrite);
     assert!(is_large(vm, region(512), 0, 5));
     assert!(!is_large(vm, region(512), 3, 5), "the region begins behind the page");
@@ -510,7 +510,7 @@ fn a_table_is_freed_where_no_region_needs_it() {
 #[test]
 fn what_one_cpu_has_hooked_is_in_its_directory_alone_and_goes_without_an_interrupt() {
     let m = Machine::new(2, Policy::default());
-    let vm = m.space_by(Vm::with_directories);
+    let vm = m.parted_space();
     let va = anon(m, vm, 1);
     m.run(1, vm);
     m.write(0, vm, va, 1).unwrap();
@@ -521,8 +521,75 @@ fn what_one_cpu_has_hooked_is_in_its_directory_alone_and_goes_without_an_interru
     let va = anon(m, vm, 1);
     let fault = |cpu| vm.fault(&m.cpu(cpu), m.mem, va, Access::Read);
     assert_eq!(fault(0), Fault::Mapped { zeroed: 0, copied: 0, table_frames: 0 }, "the table was kept");
-    assert_eq!(fault(1), Fault::Mapped { zeroed: 0, copied: 0, table_frames: 2 }, "and is hooked");
+    assert_eq!(fault(1), Fault::Mapped { zeroed: 0, copied: 0, table_frames: 3 }, "and is hooked, below a new root");
     assert_eq!(fault(1), Fault::Spurious);
+    m.end(0, vm);
+    assert_eq!(m.used(), 0);
+}
+
+/// A space is parted by one flush; a CPU gets a root in its first fault there, and none that faults nowhere.
+#[test]
+fn a_space_is_parted_by_one_flush_and_each_cpu_takes_a_root_when_it_faults() {
+    let m = Machine::new(3, Policy::default());
+    let vm = m.space();
+    let va = anon(m, vm, 1);
+    m.write(1, vm, va, 1).unwrap();
+    m.idle(1);
+    m.write(0, vm, va, 1).unwrap();
+    let (used, sent) = (m.used(), m.interrupts(0));
+    vm.give_directories(&m.cpu(0), m.mem).unwrap();
+    assert_eq!((m.used() - used, m.interrupts(0) - sent), (2, 1), "the lazy CPU leaves the shared tables");
+    vm.give_directories(&m.cpu(0), m.mem).unwrap();
+    assert_eq!((m.used() - used, m.interrupts(0) - sent), (2, 1), "once");
+    let roots = || [0, 1, 2].map(|cpu| vm.root_on(m.mem, CpuId(cpu)));
+    let [empty, ..] = roots();
+    assert!(roots() == [empty; 3] && empty != vm.space().root() && !m.is_mapped_below(empty, va));
+    m.run(1, vm);
+    m.write(0, vm, va, 2).unwrap();
+    let [own, ..] = roots();
+    assert!(roots() == [own, empty, empty] && m.is_mapped_below(own, va) && !m.is_mapped_below(empty, va));
+    m.run(2, vm);
+    vm.unmap(&m.cpu(0), m.mem, va, 1).unwrap();
+    assert_eq!(m.interrupts(0) - sent, 1, "CPU 1 has used it before, and is no sharer");
+    assert_eq!(m.read(1, vm, va), Err(Fault::Bad));
+    m.end(0, vm);
+    assert_eq!(m.used(), 0);
+}
+
+#[test]
+fn a_space_that_has_had_large_pages_is_not_parted() {
+    let m = Machine::new(1, Policy::default());
+    let parent = m.space();
+    let va = parent.map_region(&m.cpu(0), Region::new(512, AnonPrivate, ReadWrite).large()).unwrap();
+    m.write(0, parent, va, 1).unwrap();
+    let child = m.space();
+    parent.fork(&m.cpu(0), m.mem, child, ChildFill::DirectMap).unwrap();
+    for vm in [parent, child] {
+        assert_eq!(vm.give_directories(&m.cpu(0), m.mem), Err(Error::HadLargePages));
+        assert_eq!((m.read(0, vm, va), vm.has_directories()), (Ok(1), false));
+        m.end(0, vm);
+    }
+    assert_eq!(m.used(), 0);
+}
+
+/// Without memory a space stays as it is, or the CPU's fault says so.
+#[test]
+fn a_space_is_parted_later_if_no_frame_is_left() {
+    let m = Machine::new(1, Policy::default());
+    let vm = m.space();
+    let va = anon(m, vm, 1);
+    m.write(0, vm, va, 1).unwrap();
+    let used = m.used();
+    for left in [0, 1] {
+        m.mem.left.set(Some(left));
+        assert_eq!(vm.give_directories(&m.cpu(0), m.mem), Err(Error::OutOfMemory));
+        assert_eq!((m.used(), m.read(0, vm, va), vm.has_directories()), (used, Ok(1), false));
+    }
+    m.mem.left.set(Some(2));
+    vm.give_directories(&m.cpu(0), m.mem).unwrap();
+    assert_eq!(m.read(0, vm, va), Err(Fault::OutOfMemory));
+    m.mem.left.set(None);
+    assert_eq!(m.read(0, vm, va), Ok(1));
     m.end(0, vm);
     assert_eq!(m.used(), 0);
 }
@@ -530,7 +597,7 @@ fn what_one_cpu_has_hooked_is_in_its_directory_alone_and_goes_without_an_interru
 #[test]
 fn a_sweep_over_tables_reaches_the_sharers_of_each() {
     let m = Machine::new(3, Policy::default());
-    let vm = m.space_by(Vm::with_directories);
+    let vm = m.parted_space();
     let va = anon(m, vm, 3 * 512);
     let page = |cpu: u32| va + u64::from(cpu) * Stride::Page2M.bytes();
     (0..3).for_each(|cpu| m.write(cpu, vm, page(cpu), 1).unwrap());
@@ -544,7 +611,7 @@ fn a_sweep_over_tables_reaches_the_sharers_of_each() {
 #[test]
 fn a_table_that_another_cpu_has_hooked_goes_with_an_interrupt_whoever_frees_it() {
     let m = Machine::new(2, Policy::default());
-    let vm = m.space_by(Vm::with_directories);
+    let vm = m.parted_space();
     let va = anon(m, vm, 1024);
     let other = va + Stride::Page2M.bytes();
     m.write(1, vm, other, 1).unwrap();
@@ -605,7 +672,7 @@ fn an_munmap_waits_where_its_pages_cannot_be_retired() {
 #[test]
 fn an_overlap_reaches_the_sharers_of_tables_that_were_looked_at_before_a_flush() {
     let m = Machine::new(3, Policy::parse("tlbkit:shared_dirty=under-lock").unwrap());
-    let vm = m.space_by(Vm::with_directories);
+    let vm = m.parted_space();
     let pages = Stride::Page2M.bytes() / PAGE;
     let map = |backing| vm.map(&m.cpu(0), pages, backing, ReadWrite).unwrap();
     let [first, shared, last] = [AnonPrivate, AnonShared, AnonPrivate].map(map);

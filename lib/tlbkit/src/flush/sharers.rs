@@ -28,6 +28,31 @@
 //! anything there. A kernel that enters frames by itself keeps away from what it unmaps.) Pages that were retired below
 //! it may be held for longer: nothing is mapped at their addresses meanwhile.
 //!
+//! **The beginning.** A space may begin with tables that all CPUs share, and be parted later: when its second thread
+//! is about to start. The kernel makes a top-level table that maps nothing of the user half, the *empty root*, has
+//! [`Hardware::root_here`](crate::Hardware::root_here) name that one from now on, and calls
+//! [`reload_roots`](crate::Cpu::reload_roots), a flush of everything: each CPU that had loaded the shared tables loads
+//! what `root_here` says. Until it returns, CPUs may hold anything, and flushes go to all.
+//!
+//! ```text
+//!   CPU that loads the space (switch/mod.rs)       CPU that parts it (reload_roots)
+//!   join the CPU set; presence := switching        root_here names the empty root      (Release)
+//!   fence(SeqCst)                                  advance the generation; fence(SeqCst)
+//!   read the generation               (Acquire)    ask all that hold the space, lazily too, or are switching
+//!   load what root_here says                       wait for the answers
+//!   presence := running                            from here on flushes go to sharers alone
+//!   if asked: load what root_here says, flushing
+//! ```
+//! Either the CPU is asked, or it has read the new generation, and with it what `root_here` says. One that holds the
+//! space lazily leaves it, as for any freed table: it would walk the shared tables, from which nobody is told of what
+//! is freed. What is cached under the ASID of a CPU that runs something else is stale by its generation.
+//!
+//! A CPU needs a root of its own only when it faults. The empty root leads nowhere, so nothing is cached through it:
+//! the fault handler, which may wait for memory, or fail for want of it, makes one, has `root_here` name it on this CPU
+//! alone, and calls [`reload_root_here`](crate::Cpu::reload_root_here), which flushes nothing. Another CPU's
+//! `root_here` is never read, so there is no race; an interrupt in between would find the two roots differ, so they are
+//! off.
+//!
 //! **Generations.** A CPU that runs the space falls behind the space's generation when flushes pass it by. A request
 //! with [`Needs::WITHIN`] is carried out page by page all the same, and then leaves the ASID's generation where it was,
 //! unless it is the next one (INV-4): a CPU that has run the space since has answered, or will answer, every flush that
@@ -171,6 +196,32 @@ impl<S, F> TlbGather<'_, S, F> {
 }
 
 impl<H: Hardware> Cpu<'_, '_, H> {
+    /// [`Hardware::root_here`] names other top-level tables for `space` than before: each CPU that has the space loaded
+    /// loads what it names there, with all that is cached of the space flushed, or loads it when it runs the space
+    /// next. When this returns, no CPU can use, or walks, what was there before.
+    ///
+    /// # Panics
+    /// As [`TlbGather::flush`].
+    pub fn reload_roots(&self, space: &AddressSpace<H::Set>) {
+        let request = Request::everything(Needs::TABLES.with(Needs::ANSWER)).in_space(space);
+        self.shootdown(Translations::OfSpace(space), request, Reason::RemoveAll);
+    }
+
+    /// [`Hardware::root_here`] names another top-level table for `space` on this CPU, which runs the space, than a
+    /// moment ago, and the one before mapped nothing of the user half: loads it. Nothing is flushed. Interrupts have
+    /// been off since before `root_here` changed.
+    ///
+    /// # Panics
+    /// With debug assertions, if the space does not run here.
+    pub fn reload_root_here(&self, space: &AddressSpace<H::Set>, _irqs: &IrqsOff) {
+        self.assert_here();
+        self.check_irqs_off();
+        debug_assert!(self.presence() == Presence::running(space.id), "the root of a space that does not run here");
+        let root = self.hardware.root_here(space);
+        self.state.root.set(root.0);
+        self.load_keeping(root, self.asid());
+    }
+
     fn shootdown_within(&self, whose: Translations<'_, H::Set>, request: &Request<'_>, reach: Reach, reason: Reason) {
         let Some(space) = self.space_within(whose, request, reach) else {
             return self.shootdown(whose, *request, reason);

@@ -11,13 +11,13 @@ use loom::thread;
 use tlbkit::sync::Ordering;
 use tlbkit::{
     Acknowledgement, AddressSpace, CpuId, Cr3, Deferred, Destroyed, Entered, Event, Features, Flushed, Hardware,
-    HostExtent, HostFlush, Invlpgb, Invpcid, IrqsOff, Isolation, KernelFlushes, Late, Pcid, Reach, Reason, Retired,
-    Scope, SpaceToken, Stride, TlbBatch, TlbGather, Translations, VirtAddr,
+    HostExtent, HostFlush, Invlpgb, Invpcid, IrqsOff, Isolation, KernelFlushes, Late, Pcid, PhysAddr, Reach, Reason,
+    Retired, Scope, SpaceToken, Stride, TlbBatch, TlbGather, Translations, VirtAddr,
 };
 
 use crate::core::{Core, Entry, FLUSH, PREEMPTED, RUNNING, WAKEFUL_TURNS};
 use crate::issued::{Issued, Set};
-use crate::machine::{Machine, table_of};
+use crate::machine::{Machine, is_own, own, table_of};
 use crate::memory::{KERNEL, address, page_of};
 
 /// A CPU; a thread of loom holds it.
@@ -152,6 +152,13 @@ impl Cpu {
         self.enter_kernel();
         self.machine.tables[table].hook(self.index);
         self.accessing(|| self.fill());
+    }
+
+    /// Gives the CPUs directories of their own. Nobody hooks a table, or takes one away, meanwhile.
+    pub(crate) fn part(&self, table: usize) {
+        self.enter_kernel();
+        self.machine.tables[table].part();
+        self.protocol().reload_roots(self.machine.space(table));
     }
 
     /// Takes the pages away, flushes where the sharers of their table say, frees the frames.
@@ -389,7 +396,8 @@ impl Cpu {
 
     fn walk(&self, table: usize, page: usize) -> Option<Entry> {
         self.machine.tables[table].root.touch("a walk");
-        if !self.machine.tables[table].is_hooked(self.index) || !self.machine.tables[table].pages[page].is_present() {
+        let gets_below = !is_own(self.core().cr3.get().root()) || self.machine.tables[table].is_hooked(self.index);
+        if !gets_below || !self.machine.tables[table].pages[page].is_present() {
             return None;
         }
         self.machine.tables[table].lower.touch("a walk");
@@ -547,6 +555,11 @@ impl Hardware for Cpu {
 
     fn directories(&self) -> tlbkit::Directories {
         self.machine.setup.directories
+    }
+
+    fn root_here(&self, space: &AddressSpace<Set>) -> PhysAddr {
+        let is_parted = self.machine.tables[table_of(space.root())].is_parted();
+        if is_parted { own(space.root()) } else { space.root() }
     }
 
     fn acknowledgement(&self) -> Acknowledgement {

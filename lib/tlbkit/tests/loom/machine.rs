@@ -56,6 +56,8 @@ pub(crate) struct Setup {
     /// The most pages that one INVLPGB takes, on a machine that has it.
     pub(crate) broadcast_pages: Option<NonZeroU32>,
     pub(crate) directories: Directories,
+    /// CPUs load the same tables until somebody parts them.
+    pub(crate) is_joined: bool,
     /// Most switches, in one execution, away from a CPU that could go on: what bounds the exploration.
     pub(crate) preemptions: usize,
 }
@@ -74,6 +76,7 @@ impl Default for Setup {
             kernel_flushes: KernelFlushes::AtOnce,
             broadcast_pages: None,
             directories: Directories::Shared,
+            is_joined: false,
             preemptions: 3,
         }
     }
@@ -123,10 +126,22 @@ pub(crate) struct Machine {
 
 /// The top-level table of a space: two pages, for two halves.
 const ROOT_SHIFT: u32 = 13;
+/// Set in a root that is one CPU's own.
+const OWN: u64 = 1 << 40;
 
 /// Which table a root stands for.
 pub(crate) const fn table_of(root: PhysAddr) -> usize {
-    (root.0 >> ROOT_SHIFT) as usize
+    ((root.0 & !OWN) >> ROOT_SHIFT) as usize
+}
+
+/// True if it is one CPU's own.
+pub(crate) const fn is_own(root: PhysAddr) -> bool {
+    root.0 & OWN != 0
+}
+
+/// One CPU's own, instead of the `root` of the space.
+pub(crate) const fn own(root: PhysAddr) -> PhysAddr {
+    PhysAddr(root.0 | OWN)
 }
 
 fn zeros(words: usize) -> Vec<AtomicU64> {
@@ -154,10 +169,14 @@ impl Machine {
         let directories = if setup.directories == Directories::OfEachCpu { cpus } else { 0 };
         let space = |_| Table::new(setup.pages, directories);
         let tables = std::iter::once(Table::new(setup.kernel_pages, 0)).chain((0..setup.spaces).map(space));
+        let tables: Vec<_> = tables.collect();
+        if setup.is_joined {
+            tables.iter().for_each(Table::join);
+        }
         Self {
             kernel: Kernel::new(storage, protocol),
             setup,
-            tables: tables.collect(),
+            tables,
             cores: (0..cpus)
                 .map(|_| Core::new(Features { pcid: setup.policy.tags != Tags::Off, invpcid: true }))
                 .collect(),

@@ -4,7 +4,7 @@
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use spin::{Mutex, Once};
-use tlbkit::{Directories, PhysAddr, Sharers};
+use tlbkit::{Directories, Isolation, PhysAddr, Sharers};
 use tlbkit_arch::random::GOLDEN;
 use tlbkit_pmap::{Frame, Memory, Pte, Purpose, pte};
 use tlbkit_workloads::pattern::file_pattern;
@@ -219,6 +219,12 @@ impl Memory for Ram {
     /// Where CPUs have directories of their own, tables are taken out while others use them: the harder case.
     fn is_low(&self) -> bool {
         command_line::get().policy.directories == Directories::OfEachCpu
+    }
+
+    fn adopt_root(&self, root: PhysAddr, _space: PhysAddr) {
+        if command_line::get().policy.isolation == Isolation::On {
+            super::share_image_with_user_half(root);
+        }
     }
 
     fn sharers(&self, table: PhysAddr) -> Option<&Sharers> {

@@ -1,6 +1,6 @@
 //! The system calls of the simulated kernel, and the tasks that make them.
 
-use tlbkit::{Cpu, Directories, PAGE_BYTES, Unmapping};
+use tlbkit::{Cpu, PAGE_BYTES, Unmapping};
 use tlbkit_pmap::{Region, USER_END, Withdrawal};
 use tlbkit_workloads::Task as Program;
 use tlbkit_workloads::calls::{self, TaskRandom};
@@ -196,10 +196,7 @@ impl Calls {
 
 impl Os for Calls {
     fn map(&self, pages: u64, backing: Backing, protection: Protection) -> u64 {
-        let first = match self.machine.tlb().policy().directories {
-            Directories::Shared => 0,
-            Directories::OfEachCpu => calls::address_apart(self.me),
-        };
+        let first = if self.process.vm.has_directories() { calls::address_apart(self.me) } else { 0 };
         let region = Region { first, ..calls::region(pages, backing, protection) };
         self.call_holding(LockWanted::MmapWrite, |_, held| {
             let mapped = self.machine.with_cpu(self.machine.cpu(), |cpu| self.process.vm.map_region(&cpu, region));
@@ -284,7 +281,17 @@ impl Os for Calls {
     }
 
     fn thread(&self, part: Part) -> TaskId {
-        self.call(|kernel| TaskId(kernel.start(self.program.starts(part), self.process)))
+        let start = |kernel: &'static Kernel| TaskId(kernel.start(self.program.starts(part), self.process));
+        if !self.kernel.is_to_be_parted(self.process) {
+            return self.call(start);
+        }
+        self.call_with_regions(|kernel| {
+            self.on_everything(kernel, Intent::Keeps, |cpu, memory| {
+                // A process that has large pages, or finds no frame, goes on as it was.
+                let _parted = self.process.vm.give_directories(cpu, &memory);
+            });
+            start(kernel)
+        })
     }
 
     fn exec(&self) {

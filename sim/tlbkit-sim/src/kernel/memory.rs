@@ -174,6 +174,10 @@ impl Memory for KernelMemory {
         self.0.phys.sharers(table)
     }
 
+    fn adopt_root(&self, root: PhysAddr, space: PhysAddr) {
+        self.0.observer().root_is_of(root, space);
+    }
+
     fn split(&self, at: PhysAddr) {
         self.0.phys.split(at);
     }

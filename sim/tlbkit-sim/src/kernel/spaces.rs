@@ -1,6 +1,7 @@
 //! Making and ending processes.
 
 use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 
 use tlbkit::{AddressSpace, CpuId, Directories, Hardware};
 use tlbkit_pmap::{TABLE_LOCKS, TableLock, Vm};
@@ -37,9 +38,7 @@ impl Kernel {
         self.sets.borrow_mut().push(set);
         let token = machine.new_token();
         self.processes.borrow_mut().push(None);
-        let directories = machine.tlb().policy().directories;
-        let new = if directories == Directories::OfEachCpu { Vm::with_directories } else { Vm::new };
-        let vm = match new(machine.tlb(), &KernelMemory(self), self.map, token, words) {
+        let vm = match Vm::new(machine.tlb(), &KernelMemory(self), self.map, token, words) {
             Ok(vm) => vm,
             Err(error) => self.fail(RunError::Kernel(error.to_string())),
         };
@@ -54,9 +53,8 @@ impl Kernel {
         }));
         let lent = process.get();
         machine.set_space(token, lent.space());
-        if directories == Directories::OfEachCpu {
-            let roots = (0..machine.cpus() as u32).map(|cpu| lent.vm.root_on(&self.phys, CpuId(cpu)));
-            machine.set_roots(token, roots.collect());
+        if machine.tlb().policy().directories == Directories::OfEachCpu {
+            machine.find_roots_by(token, Rc::new(|cpu| lent.vm.root_on(&self.phys, CpuId(cpu as u32))));
         }
         self.processes.borrow_mut()[token.0 as usize] = Some(process);
         lent
@@ -75,6 +73,12 @@ impl Kernel {
             self.table_locks.borrow_mut().push(made);
             lent
         })
+    }
+
+    /// True if a second thread of `process` is about to start, and the policy gives CPUs directories of their own then.
+    pub(super) fn is_to_be_parted(&self, process: &Process) -> bool {
+        let policy = self.machine.tlb().policy();
+        policy.directories == Directories::OfEachCpu && process.threads.get() == 1 && !process.vm.has_directories()
     }
 
     /// Frees what is left of spaces that have ended while a CPU held them lazily, once no CPU holds them any more.

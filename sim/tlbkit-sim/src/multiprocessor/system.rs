@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use tlbkit::sync::AtomicU64;
@@ -36,6 +37,9 @@ pub(super) const NOBODY: usize = usize::MAX;
 /// What runs when a CPU takes a flush interrupt that came while it ran in a ring: software, which the machine calls as
 /// its gate says.
 pub(crate) type FlushHandler = fn(&'static Multiprocessor, usize, Ring);
+
+/// The top-level table that a CPU loads for some space.
+pub(crate) type RootOn = Rc<dyn Fn(usize) -> PhysAddr>;
 
 /// Which machine is simulated, whose code it runs, and what is noted of it.
 pub(crate) struct MachineSettings<'m> {
@@ -86,7 +90,7 @@ pub(crate) struct Multiprocessor {
     /// Spaces by their tokens; none while one is being made.
     spaces: RefCell<Vec<Option<&'static AddressSpace>>>,
     /// Top-level tables of each CPU's own, by token.
-    roots: RefCell<BTreeMap<u64, Box<[PhysAddr]>>>,
+    roots: RefCell<BTreeMap<u64, RootOn>>,
     /// Spaces whose last lazy reference is gone.
     pub(super) unreferenced: RefCell<Vec<SpaceToken>>,
     pub(super) topology: Topology,
@@ -306,15 +310,20 @@ impl Multiprocessor {
         }
     }
 
-    /// The CPUs have top-level tables of their own for the space that the token names.
-    pub(crate) fn set_roots(&self, token: SpaceToken, roots: Box<[PhysAddr]>) {
-        roots.iter().for_each(|&root| self.observer.root_is_of(root, self.space(token).root()));
-        self.roots.borrow_mut().insert(token.0, roots);
+    /// CPUs may have top-level tables of their own for the space that the token names.
+    pub(crate) fn find_roots_by(&self, token: SpaceToken, root_on: RootOn) {
+        // Its frame may have been another space's.
+        let root = self.space(token).root();
+        self.observer.root_is_of(root, root);
+        self.roots.borrow_mut().insert(token.0, root_on);
     }
 
-    /// The one that `cpu` loads, if it has one.
+    /// The one that `cpu` loads, if it is not the space's.
     pub(super) fn root_on(&self, token: SpaceToken, cpu: usize) -> Option<PhysAddr> {
-        Some(self.roots.borrow().get(&token.0)?[cpu])
+        // The look takes time, in which other CPUs make spaces.
+        let root_on = Rc::clone(self.roots.borrow().get(&token.0)?);
+        let root = root_on(cpu);
+        (root != self.space(token).root()).then_some(root)
     }
 
     pub(super) fn space(&self, token: SpaceToken) -> &'static AddressSpace {

@@ -96,6 +96,10 @@ impl PhysicalMemory for Bus<'_> {
         !self.sharers.is_empty() || self.machine.borrow().memory.is_low()
     }
 
+    fn adopt_root(&self, root: PhysAddr, space: PhysAddr) {
+        self.machine.borrow_mut().add_root(root.0, space.0);
+    }
+
     fn has_lockless_walkers(&self) -> bool {
         observer::with_world(|world| world.kernel.has_walkers).unwrap_or_default()
     }

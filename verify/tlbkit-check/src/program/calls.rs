@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use tlbkit::{CpuId, Hardware, IrqsOff, PAGE_BYTES, SpaceToken, Stride, VirtAddr};
+use tlbkit::{Hardware, IrqsOff, PAGE_BYTES, SpaceToken, Stride, VirtAddr};
 use tlbkit_arch::entry_at;
 use tlbkit_pmap::{Backing, Eviction, Fault, Frame, KernelWindow, Memory, Protection, Pte, Region, USER_END, Vm, pte};
 
@@ -32,20 +32,24 @@ impl<'k> World<'k> {
         let words = self.sets.len() / self.spaces.len();
         let set = &self.sets[space * words..][..words];
         let was_live = std::mem::replace(&mut self.machine.borrow_mut().is_live, false);
-        let new = if self.kernel.has_directories { Vm::with_directories } else { Vm::new };
-        let vm = new(self.tlb, &self.bus(), self.kernel_map, SpaceToken(space as u64), set);
-        if let (Ok(vm), true) = (&vm, self.kernel.has_directories) {
-            for cpu in 0..self.kernel.program.cpus.len() as u32 {
-                let own = vm.root_on(&self.bus(), CpuId(cpu));
-                self.machine.borrow_mut().add_root(own.0, vm.space().root().0);
-            }
+        let vm = Vm::new(self.tlb, &self.bus(), self.kernel_map, SpaceToken(space as u64), set);
+        let vm = vm.ok().map(|vm| self.spaces[space].get_or_init(|| vm));
+        if let Some(vm) = vm.filter(|_| self.kernel.parts_new) {
+            let cpu = self.machine.borrow().current;
+            // Where no frame is left, all CPUs share its tables.
+            let _parted = self.with_cpu(cpu, |handle| vm.give_directories(&handle, &self.bus()));
         }
         self.machine.borrow_mut().is_live = was_live;
-        let vm = vm.ok()?;
-        self.kernel.made.set(space + 1);
-        let vm = self.spaces[space].get_or_init(|| vm);
-        self.machine.borrow_mut().log.name_words(vm, &format!("space {space}"));
+        self.kernel.made.set(space + usize::from(vm.is_some()));
+        self.machine.borrow_mut().log.name_words(vm?, &format!("space {space}"));
         Some(space)
+    }
+
+    /// Gives the CPUs directories of their own in `space`, unless it has had large pages, or no frame is left.
+    pub(super) fn part(&self, cpu: usize, space: usize) {
+        self.machine.borrow_mut().begin("part", None, 0..0);
+        let _parted = self.with_cpu(cpu, |handle| self.vm(space).give_directories(&handle, &self.bus()));
+        self.machine.borrow_mut().end();
     }
 
     /// One call that changes what the pages in `range` of `space` hold.

@@ -80,7 +80,7 @@ impl World<'_> {
             Op::Ceiling(pages) => self.tlb.knobs().set_ceiling(u32::from(pages)),
             Op::PassIds(count) => (0..count).for_each(|_| _ = self.tlb.fresh_id()),
             Op::Host(host) => self.machine.borrow_mut().host = host,
-            Op::Directories | Op::SpareUnaccessed => {}
+            Op::SpareUnaccessed => {}
             Op::Isolate => self.machine.borrow_mut().isolate(cpu),
             Op::DeferUserFlush => self.tlb.knobs().set_user_flush(UserFlush::DeferredCr3),
             _ => {
@@ -106,6 +106,7 @@ impl World<'_> {
             Op::Clear => self.clear(cpu, space),
             Op::Fork => self.fork(cpu, space),
             Op::Share => self.share(cpu, space),
+            Op::Directories => self.part(cpu, space),
             Op::Exit => self.exit(cpu, space),
             Op::GiantMap => self.map_giants(space),
             Op::GiantUnmap => self.unmap_giants(cpu, space),

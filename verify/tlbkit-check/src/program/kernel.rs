@@ -57,14 +57,17 @@ pub(crate) struct Kernel {
     pub(super) passes: bool,
     /// What programs map is a file whose pages come and go.
     pub(super) reclaims: bool,
-    /// Each CPU has its own upper page tables.
+    /// CPUs may have upper page tables of their own.
     pub(super) has_directories: bool,
+    /// They have them in each space from its beginning.
+    pub(super) parts_new: bool,
 }
 
 impl Kernel {
     pub(crate) fn new(program: Program) -> Self {
         let (cpus, spaces) = (program.cpus.len(), program.spaces());
         let has_directories = program.has_directories();
+        let parts_new = program.setup.first().is_some_and(|&(_, op)| op == Op::Directories);
         let has_walkers = program.has_walkers();
         let reclaims = program.reclaims();
         let passes = reclaims || program.ops().any(|op| matches!(op, Op::Retire(..)));
@@ -90,6 +93,7 @@ impl Kernel {
             passes,
             reclaims,
             has_directories,
+            parts_new,
         }
     }
 

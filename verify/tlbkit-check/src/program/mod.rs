@@ -165,7 +165,7 @@ pub enum Op {
     DeferUserFlush,
     /// The machine is a guest of such a host, which preempts CPUs from now on: before everything else.
     Host(Host),
-    /// Each CPU has its own upper page tables in the spaces that are made from now on: before all else.
+    /// Gives each CPU its own upper page tables in the space; before all else in every space, as soon as it is made.
     Directories,
     /// The kernel takes out without a flush what no CPU has accessed: before all else.
     SpareUnaccessed,
@@ -211,7 +211,7 @@ impl Program {
         self.ops().any(|op| matches!(op, Op::Walk(_) | Op::KernelWalk))
     }
 
-    /// True if CPUs have upper page tables of their own.
+    /// True if CPUs may have upper page tables of their own.
     pub(crate) fn has_directories(&self) -> bool {
         self.ops().any(|op| op == Op::Directories)
     }

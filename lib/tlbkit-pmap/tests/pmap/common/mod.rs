@@ -22,6 +22,8 @@ pub(crate) struct Machine {
     pub(crate) kernel: &'static KernelMap<'static>,
     pub(crate) mem: &'static TestMemory,
     spaces: RefCell<Vec<&'static AddressSpace>>,
+    /// Those of them that have regions.
+    vms: RefCell<Vec<&'static Vm<'static>>>,
     empty: usize,
 }
 
@@ -70,6 +72,7 @@ impl Machine {
             kernel,
             mem,
             spaces: RefCell::default(),
+            vms: RefCell::default(),
             empty: mem.used(),
         }));
         *mem.judge.borrow_mut() = Some(Box::new(|at, shift, is_table| {
@@ -86,6 +89,13 @@ impl Machine {
         self.tlb.cpu(CpuId(n), &self.cpus[n as usize])
     }
 
+    /// A space in which each CPU has directories of its own.
+    pub(crate) fn parted_space(&'static self) -> &'static Vm<'static> {
+        let vm = self.space();
+        vm.give_directories(&self.cpu(0), self.mem).unwrap();
+        vm
+    }
+
     pub(crate) fn space(&'static self) -> &'static Vm<'static> {
         self.space_by(Vm::new)
     }
@@ -94,6 +104,7 @@ impl Machine {
         let vm = new(&self.tlb, self.mem, self.kernel, self.next_token(), self.set()).unwrap();
         let vm: &'static Vm<'static> = Box::leak(Box::new(vm));
         self.spaces.borrow_mut().push(vm.space());
+        self.vms.borrow_mut().push(vm);
         vm
     }
 
@@ -293,6 +304,12 @@ impl tlbkit_testkit::Machine for &'static Machine {
 
     fn with_space_of<R>(self, token: SpaceToken, f: impl FnOnce(&AddressSpace) -> R) -> R {
         f(self.spaces.borrow()[token.0 as usize])
+    }
+
+    fn root_here(self, cpu: &TestCpu<Self>, space: &AddressSpace) -> PhysAddr {
+        let vms = self.vms.borrow();
+        let vm = vms.iter().find(|vm| vm.space().id() == space.id());
+        vm.map_or(space.root(), |vm| vm.root_on(self.mem, cpu.id))
     }
 
     fn after(self, cpu: &TestCpu<Self>, instruction: Instruction) {
