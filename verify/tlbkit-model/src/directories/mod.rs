@@ -6,6 +6,9 @@
 //! comes back. A table may be made again where one was taken out. Stores go through a buffer, as in the large model; a
 //! CPU walks through what its directory names as early as it can, and keeps all of it until it flushes.
 //!
+//! In one world all CPUs load the same tables at first, until one parts them. It holds the lock of the regions, so no
+//! table is hooked or taken out meanwhile; a flush of a page may be under way.
+//!
 //! Left out: page-table isolation, tables that are kept with grace periods, INVLPGB, the end of a space.
 
 mod state;
@@ -36,6 +39,8 @@ pub enum Action {
     PageOfAll(usize, usize),
     /// It takes out the table in this place.
     Table(usize, usize),
+    /// It gives each CPU tables of its own.
+    Part(usize),
     /// It idles.
     Idle(usize),
     /// It runs something else.
@@ -98,12 +103,25 @@ impl Sharing {
         let mut steps = match kind {
             Kind::Table => vec![Step::Lock, Step::TakeOut, Step::ReadSharers],
             Kind::Page | Kind::PageOfAll => vec![Step::Change, Step::ReadSharers],
+            Kind::Part => vec![],
         };
         if self.has(Mistake::ReadsSharersFirst) && kind == Kind::Page {
             steps.swap(0, 1);
         }
         steps.push(Step::Decide);
         cpu.then(&steps);
+    }
+
+    fn begin_parting(&self, cpus: &mut [Cpu], by: usize) {
+        self.begin_call(&mut cpus[by], Kind::Part, 0);
+        cpus[by].steps.clear();
+        let ask = (0..cpus.len()).filter(|&other| other != by).map(Step::Look);
+        let ask = [Step::Advance].into_iter().chain(ask).chain([Step::Send, Step::FlushHere, Step::Wait]);
+        let mut steps: Vec<_> = ask.collect();
+        let name = if self.has(Mistake::NamesAfterTheFlush) { steps.len() } else { 0 };
+        steps.insert(name, Step::Name);
+        steps.push(Step::End);
+        cpus[by].then(&steps);
     }
 
     fn step(&self, state: &mut State, by: usize) {
@@ -141,7 +159,11 @@ impl Sharing {
                 let is_meant = match state.cpus[other].presence {
                     Presence::Running => true,
                     Presence::Switching => !self.has(Mistake::SkipsSwitching),
-                    Presence::Lazy => call.kind == Kind::Table && !self.has(Mistake::SkipsLazy),
+                    Presence::Lazy => match call.kind {
+                        Kind::Table => !self.has(Mistake::SkipsLazy),
+                        Kind::Part => !self.has(Mistake::PartsPastLazy),
+                        Kind::Page | Kind::PageOfAll => false,
+                    },
                     Presence::Elsewhere => false,
                 };
                 state.cpus[by].call.targets |= u8::from(is_meant) << other;
@@ -153,10 +175,18 @@ impl Sharing {
             Step::ReadGeneration => state.cpus[by].newest = state.generation,
             Step::Load => {
                 let cpu = &mut state.cpus[by];
-                if cpu.held < cpu.newest {
+                let is_stale = cpu.held < cpu.newest;
+                if is_stale {
                     cpu.flush_all(cpu.newest);
                 }
+                if !cpu.is_loaded || is_stale && !self.has(Mistake::ReturnsToTheSharedRoot) {
+                    cpu.is_own = state.is_named;
+                }
                 cpu.is_loaded = true;
+            }
+            Step::Name => {
+                state.is_parted = self.has(Mistake::PartsUnderNoLock);
+                state.cpus[by].buffer.push(Store::Name);
             }
             Step::Unload => state.cpus[by].is_loaded = false,
             Step::CarryOut(sender) => self.carry_out(state, by, sender),
@@ -222,7 +252,7 @@ impl Sharing {
             place.sharers[usize::from(table)] = 0;
         }
         let sharers = place.sharers[usize::from(table)];
-        call.reach = if call.kind == Kind::PageOfAll { all } else { sharers };
+        call.reach = if call.kind == Kind::PageOfAll || !state.is_parted { all } else { sharers };
         if self.has(Mistake::LeavesItselfOut) {
             call.reach &= !(1 << by);
         }
@@ -259,13 +289,19 @@ impl Sharing {
 
     /// INV-4 is decided here.
     fn carry_out(&self, state: &mut State, by: usize, sender: usize) {
-        let (newest, request) = (state.generation, state.cpus[sender].call);
+        let (newest, request, is_named) = (state.generation, state.cpus[sender].call, state.is_named);
         let cpu = &mut state.cpus[by];
+        let flush_all = |cpu: &mut Cpu| {
+            cpu.flush_all(newest);
+            if !self.has(Mistake::KeepsTheSharedRoot) {
+                cpu.is_own = is_named;
+            }
+        };
         match cpu.own_presence {
             Presence::Running if request.generation > cpu.held || self.has(Mistake::NeverAdvances) => {
                 let is_next = request.generation == cpu.held + 1 && request.generation == newest;
                 match request.kind {
-                    Kind::Table => cpu.flush_all(newest),
+                    Kind::Table | Kind::Part => flush_all(cpu),
                     _ if is_next => {
                         cpu.flush_page(request.place);
                         cpu.held = newest;
@@ -274,7 +310,7 @@ impl Sharing {
                         cpu.flush_page(request.place);
                         cpu.held = newest;
                     }
-                    Kind::PageOfAll => cpu.flush_all(newest),
+                    Kind::PageOfAll => flush_all(cpu),
                     Kind::Page => {
                         if !self.has(Mistake::BehindFlushesNothing) {
                             cpu.flush_page(request.place);
@@ -297,6 +333,10 @@ impl Sharing {
 
     fn end(state: &mut State, by: usize) {
         let call = state.cpus[by].call;
+        if call.kind == Kind::Part {
+            state.is_parted = true;
+            return;
+        }
         let place = &mut state.places[call.place];
         place.floor = place.floor.max(call.version);
         if call.kind == Kind::Table {
@@ -316,6 +356,7 @@ impl Sharing {
             Store::Presence(presence) => state.cpus[by].presence = presence,
             Store::Directory(cpu, place, table) => state.cpus[cpu].directory[place] = table,
             Store::Sharers(place, table, sharers) => state.places[place].sharers[usize::from(table)] = sharers,
+            Store::Name => state.is_named = true,
             Store::Entry(place, table, version) => state.places[place].entries[usize::from(table)] = version,
             Store::Unlock(place) => {
                 state.places[place].is_locked = false;
@@ -352,6 +393,7 @@ impl Model for Sharing {
             steps: Vec::new(),
             call,
             is_loaded: true,
+            is_own: budget.partings == 0,
             newest: 1,
             held: 1,
             paths: [0; TABLES_OF_SPACE],
@@ -362,6 +404,8 @@ impl Model for Sharing {
             places: sharers.map(place),
             cpus: (0..cpus).map(cpu).collect(),
             budget,
+            is_named: budget.partings == 0,
+            is_parted: budget.partings == 0,
             was_alone: false,
             was_behind: false,
         };
@@ -371,6 +415,8 @@ impl Model for Sharing {
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
         let budget = state.budget;
+        let is_parting = |cpu: &Cpu| cpu.call.kind == Kind::Part && cpu.steps.contains(&Step::End);
+        let is_closed = state.cpus.iter().any(is_parting) && !self.has(Mistake::PartsUnderNoLock);
         for (by, cpu) in state.cpus.iter().enumerate() {
             if !cpu.buffer.is_empty() {
                 actions.push(Action::Drain(by));
@@ -387,7 +433,10 @@ impl Model for Sharing {
             }
             for place in 0..TABLES_OF_SPACE {
                 let is_running = cpu.own_presence == Presence::Running;
-                if is_running && budget.hooks > 0 && cpu.named(by, place) == 0 {
+                if is_closed {
+                    continue;
+                }
+                if is_running && budget.hooks > 0 && cpu.is_own && cpu.named(by, place) == 0 {
                     actions.push(Action::Hook(by, place));
                 }
                 if by >= self.world.initiators {
@@ -407,6 +456,8 @@ impl Model for Sharing {
             if cpu.own_presence != Presence::Running {
                 actions.push(Action::Return(by));
             } else {
+                let is_first = by == 0 && budget.partings > 0 && !state.cpus.iter().any(Cpu::holds_regions);
+                actions.extend(is_first.then_some(Action::Part(by)));
                 actions.extend((budget.idles > 0).then_some(Action::Idle(by)));
                 actions.extend((budget.switches > 0).then_some(Action::Leave(by)));
             }
@@ -432,7 +483,8 @@ impl Model for Sharing {
             }
             Action::Page(by, place) => {
                 budget.pages -= 1;
-                self.begin_call(&mut cpus[by], Kind::Page, place);
+                let kind = if last.is_parted { Kind::Page } else { Kind::PageOfAll };
+                self.begin_call(&mut cpus[by], kind, place);
             }
             Action::PageOfAll(by, place) => {
                 budget.pages_of_all -= 1;
@@ -441,6 +493,10 @@ impl Model for Sharing {
             Action::Table(by, place) => {
                 budget.tables -= 1;
                 self.begin_call(&mut cpus[by], Kind::Table, place);
+            }
+            Action::Part(by) => {
+                budget.partings -= 1;
+                self.begin_parting(cpus, by);
             }
             Action::Idle(by) => {
                 budget.idles -= 1;

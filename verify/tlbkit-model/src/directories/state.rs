@@ -21,6 +21,8 @@ pub(super) enum Store {
     Sharers(usize, u8, u8),
     Entry(usize, u8, u8),
     Unlock(usize),
+    /// CPUs load tables of their own from here on.
+    Name,
 }
 
 /// The next steps of a CPU.
@@ -49,6 +51,7 @@ pub(super) enum Step {
     Unload,
     CarryOut(usize),
     Answer(usize),
+    Name,
 }
 
 /// What a CPU takes away.
@@ -57,6 +60,8 @@ pub(super) enum Kind {
     Page,
     PageOfAll,
     Table,
+    /// Nothing: each CPU gets tables of its own.
+    Part,
 }
 
 /// What a CPU is about.
@@ -82,6 +87,8 @@ pub(super) struct Cpu {
     pub(super) steps: Vec<Step>,
     pub(super) call: Call,
     pub(super) is_loaded: bool,
+    /// What it loads is its own, and not what all share.
+    pub(super) is_own: bool,
     pub(super) newest: u8,
     /// The generation of its ASID.
     pub(super) held: u8,
@@ -114,6 +121,10 @@ pub struct State {
     pub(super) places: [Place; TABLES_OF_SPACE],
     pub(super) cpus: Vec<Cpu>,
     pub(super) budget: Budget,
+    /// CPUs that load the space load tables of their own.
+    pub(super) is_named: bool,
+    /// All do: flushes go to sharers alone.
+    pub(super) is_parted: bool,
     /// A flush has interrupted nobody while another CPU ran the space.
     pub(super) was_alone: bool,
     /// A CPU that was behind has flushed a page by itself.
@@ -126,7 +137,7 @@ impl State {
         for (number, cpu) in self.cpus.iter_mut().enumerate().filter(|(_, cpu)| cpu.is_loaded) {
             for place in 0..TABLES_OF_SPACE {
                 if cpu.paths[place] == 0 {
-                    cpu.paths[place] = cpu.named(number, place);
+                    cpu.paths[place] = if cpu.is_own { cpu.named(number, place) } else { self.places[place].master };
                 }
                 let path = usize::from(cpu.paths[place]);
                 if path != 0 && cpu.cached[place] == 0 {
@@ -166,6 +177,13 @@ impl Cpu {
 
     pub(super) fn then(&mut self, steps: &[Step]) {
         self.steps.extend(steps.iter().rev());
+    }
+
+    /// It hooks a table, or takes something away; once a page is out of its table, others may change the regions.
+    pub(super) fn holds_regions(&self) -> bool {
+        let is_out = self.call.kind == Kind::PageOfAll && !self.steps.contains(&Step::Change);
+        !is_out
+            && self.steps.iter().any(|step| matches!(step, Step::Unlock | Step::ReadSharers | Step::Decide | Step::End))
     }
 
     /// In a switch interrupts are off.

@@ -44,11 +44,21 @@ pub enum Mistake {
     ReturnsUnfenced,
     /// A CPU answers before it flushes.
     AnswersFirst,
+    /// The CPUs' own tables are named after the flush by which CPUs load them.
+    NamesAfterTheFlush,
+    /// A CPU that is asked flushes, and goes on with the tables that it shared.
+    KeepsTheSharedRoot,
+    /// A CPU that comes back from lazy mode does.
+    ReturnsToTheSharedRoot,
+    /// CPUs that idle are not asked, and keep the tables that they shared.
+    PartsPastLazy,
+    /// Other CPUs take something away, from sharers alone, while CPUs are about to load their own tables.
+    PartsUnderNoLock,
 }
 
 impl Mistake {
     /// All of them.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 25] = [
         Self::RecordsUnfenced,
         Self::HooksFirst,
         Self::HooksWithoutLock,
@@ -69,6 +79,11 @@ impl Mistake {
         Self::MakesTableTooEarly,
         Self::ReturnsUnfenced,
         Self::AnswersFirst,
+        Self::NamesAfterTheFlush,
+        Self::KeepsTheSharedRoot,
+        Self::ReturnsToTheSharedRoot,
+        Self::PartsPastLazy,
+        Self::PartsUnderNoLock,
     ];
 
     /// The world in which it is seen.
@@ -83,6 +98,8 @@ impl Mistake {
             | Self::KeepsOtherDirectories
             | Self::FreesFirst
             | Self::ForgetsSharersFirst => &TABLES,
+            Self::NamesAfterTheFlush | Self::KeepsTheSharedRoot | Self::PartsUnderNoLock => &PARTED,
+            Self::ReturnsToTheSharedRoot | Self::PartsPastLazy => &PARTED_LAZY,
             Self::AloneElsewhere | Self::NeverAdvances | Self::SkipsSwitching | Self::ReturnsUnfenced => &SWITCHES,
             _ => &HOOKS,
         }
@@ -116,9 +133,11 @@ pub(super) struct Budget {
     pub(super) tables: u8,
     pub(super) idles: u8,
     pub(super) switches: u8,
+    /// Where it is not 0, the CPUs share all tables at first.
+    pub(super) partings: u8,
 }
 
-const NOTHING: Budget = Budget { hooks: 0, pages: 0, pages_of_all: 0, tables: 0, idles: 0, switches: 0 };
+const NOTHING: Budget = Budget { hooks: 0, pages: 0, pages_of_all: 0, tables: 0, idles: 0, switches: 0, partings: 0 };
 
 const HOOKS: World = World {
     name: "hooks",
@@ -163,5 +182,20 @@ const MIXED: World = World {
     budget: Budget { hooks: 1, pages: 1, tables: 1, idles: 1, ..NOTHING },
 };
 
+const PARTED: World = World {
+    name: "parted",
+    cpus: 2,
+    sharers: [0, 0],
+    initiators: 2,
+    budget: Budget { hooks: 1, pages: 1, switches: 1, partings: 1, ..NOTHING },
+};
+const PARTED_LAZY: World = World {
+    name: "parted, lazy",
+    cpus: 2,
+    sharers: [0, 0],
+    initiators: 1,
+    budget: Budget { pages: 1, tables: 1, idles: 1, partings: 1, ..NOTHING },
+};
+
 /// All of them.
-pub const WORLDS: [World; 6] = [HOOKS, SWITCHES, TABLES, PASSED_BY, SENDERS, MIXED];
+pub const WORLDS: [World; 8] = [HOOKS, SWITCHES, TABLES, PASSED_BY, SENDERS, MIXED, PARTED, PARTED_LAZY];
