@@ -330,11 +330,11 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     fn leave_lazy_stale(&self, to: &AddressSpace<H::Set>, newest: Generation) {
         self.uncount_lazy(to);
         if self.state.asids.generation(self.asid()) != newest {
-            let root = self.hardware.root_here(to);
+            let (asid, root) = (self.asid(), self.hardware.root_here(to));
             if self.has_directories() {
                 self.state.root.set(root.0); // another one than was left, after `reload_roots`
             }
-            self.load_flushing(self.asid(), root, newest);
+            self.load_flushing(asid, root, newest);
         }
         // Relaxed: as in `leave_lazy`.
         self.set_presence(Presence::running(to.id), Ordering::Relaxed);
