@@ -364,6 +364,23 @@ fn exec_empties_the_space_that_runs() {
     });
 }
 
+/// The page that was there has no frame, and its table may have been kept.
+#[test]
+fn a_page_that_was_never_written_is_gone_after_exec_on_the_cpu_and_on_one_that_is_idle() {
+    on_every_preset(|m| {
+        let vm = m.space();
+        let va = anon(m, vm, 1);
+        (0..2).for_each(|cpu| assert_eq!(m.read(cpu, vm, va), Ok(0)));
+        m.idle(1);
+        m.run(0, vm);
+        vm.clear(&m.cpu(0), m.mem);
+        m.mem.store(m.mem.file_page(0, 0), 7);
+        assert_eq!(vm.map(&m.cpu(0), 1, FilePrivate, ReadWrite), Ok(va));
+        assert_eq!((m.read(0, vm, va), m.read(1, vm, va)), (Ok(7), Ok(7)));
+        m.end(0, vm);
+    });
+}
+
 #[test]
 fn running_out_of_memory_leaks_nothing() {
     on_every_preset(|m| {
@@ -665,6 +682,23 @@ fn an_munmap_waits_where_its_pages_cannot_be_retired() {
     assert_eq!(anon(m, vm, 1), first, "and there it is again");
     m.end(0, vm);
     assert_eq!(m.used(), 0);
+}
+
+/// Nobody else can hold what the other call has taken out.
+#[test]
+fn an_overlap_reaches_the_sharers_of_the_tables_that_were_looked_at_alone() {
+    let m = Machine::new(3, Policy::default());
+    let vm = m.space_by(Vm::with_directories);
+    let va = anon(m, vm, 1024);
+    for (cpu, va) in [(2, va + Stride::Page2M.bytes()), (1, va), (0, va)] {
+        m.write(cpu, vm, va, 1).unwrap();
+    }
+    let before = m.cpus[2].interrupts.get();
+    let madvise = || vm.dontneed(&m.cpu(1), m.mem, va, 512).unwrap();
+    vm.dontneed_with(&m.cpu(0), m.mem, va, 1, madvise).unwrap();
+    assert_eq!(m.cpus[2].interrupts.get(), before);
+    assert_eq!((m.read(0, vm, va), m.read(1, vm, va)), (Ok(0), Ok(0)));
+    m.end(0, vm);
 }
 
 /// The munmap finds a page gone whose flush is still owed, flushes in the middle for a shared page, and then knows the
