@@ -4,6 +4,7 @@
 //! after the flush.
 
 use crate::accessed;
+use crate::lock::ReadGuard;
 use crate::memory::{Frame, Memory};
 use crate::pmap::Pmap;
 use crate::table::{self, Entry, Root};
@@ -290,7 +291,7 @@ impl<'a, H: Hardware, M: Memory, const N: usize> MmuGather<'a, H, M, N> {
     /// reads from the tables is therefore read now, and the tables are not touched again. The sharers of the last one
     /// are read later, and are stored apart from it: a CPU that frees it earlier has found this operation under way,
     /// and has flushed on them all that lay below it ([`flush_overlap`](Self::flush_overlap)).
-    pub(crate) fn before_regions_unlock(&mut self) {
+    pub(crate) fn before_regions_unlock(&mut self, _regions: &ReadGuard<'_>) {
         self.apply_range_rule();
         self.tables = None;
     }

@@ -226,7 +226,7 @@ impl<'k, S> Vm<'k, S> {
         for piece in self.regions_in(&range).filter(|piece| piece.backing != Backing::AnonShared) {
             result = result.and(self.pmap.sweep_into(cpu, mem, piece.range(), change, &mut gather));
         }
-        gather.before_regions_unlock();
+        gather.before_regions_unlock(&guard);
         drop(guard);
         regions_may_change();
         self.pmap.end_sweep(gather, &range);

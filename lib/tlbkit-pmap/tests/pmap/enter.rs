@@ -3,7 +3,7 @@
 use crate::common::{Machine, on_every_preset};
 use tlbkit::*;
 use tlbkit_arch::{addr::TOP_LEVEL, entry_at};
-use tlbkit_pmap::{Backing, Error, Frame, Memory, Protection, Pte, Purpose, Region, USER_END, Vm};
+use tlbkit_pmap::{Backing, Error, Frame, Memory, Protection, Pte, Purpose, Region, USER_END, Vm, pte};
 
 const PAGE: u64 = 4096;
 const BITS: u64 = Pte::PRESENT | Pte::WRITE | Pte::USER | Pte::NO_EXECUTE | Pte::ACCESSED | Pte::DIRTY;
@@ -198,6 +198,20 @@ fn the_same_frame_again_is_given_back_once_and_nobody_is_told() {
         let before = m.cpus[1].interrupts.get();
         assert_eq!(enter(m, vm, va, Frame { at, shift: 12 }), Ok(0));
         assert_eq!((m.cpus[1].interrupts.get() - before, m.mem.references(at)), (0, 1));
+    });
+}
+
+/// What a driver has entered read-only in a writable region, to learn of the first store.
+#[test]
+fn a_shared_frame_that_was_entered_read_only_is_written_in_place() {
+    in_a_region(|m, vm, va| {
+        let first = frame(m, 12, 7);
+        let at = first.at;
+        m.mem.share(at);
+        vm.enter(&m.cpu(0), m.mem, va, first, BITS & !Pte::WRITE | pte::SHARED).unwrap();
+        m.write(1, vm, va, 8).unwrap();
+        assert_eq!(m.mem.load(at), 8);
+        m.mem.put(Frame { at, shift: 12 });
     });
 }
 

@@ -420,7 +420,7 @@ fn a_kernel_window_that_finds_no_memory_or_no_place_leaves_nothing_behind() {
 /// Pages 1 to 7 are mapped by the fault at page 0; then CPU 1 uses page 1 alone.
 #[test]
 fn c_45_what_no_cpu_has_accessed_is_taken_out_without_a_flush_where_the_policy_says_so() {
-    for (unaccessed, asked) in [(Unaccessed::Flushed, [1, 1, 1, 1]), (Unaccessed::Spared, [0, 0, 0, 1])] {
+    for (unaccessed, asked) in [(Unaccessed::Flushed, [1, 1, 1, 1, 1]), (Unaccessed::Spared, [0, 0, 0, 0, 1])] {
         let m = Machine::new(2, Policy { unaccessed, ..Policy::DEFAULT });
         m.mem.around.set(Some(8));
         let vm = m.space();
@@ -434,12 +434,16 @@ fn c_45_what_no_cpu_has_accessed_is_taken_out_without_a_flush_where_the_policy_s
         };
         let protect = || vm.protect(&m.cpu(0), m.mem, va + 2 * PAGE, 1, Protection::None).unwrap();
         let unmap = |page| vm.dontneed(&m.cpu(0), m.mem, va + page * PAGE, 1).unwrap();
+        let zero = anon(m, vm, 1);
+        (0..2).for_each(|cpu| assert_eq!(m.read(cpu, vm, zero), Ok(0)));
+        assert_eq!(vm.age(&m.cpu(0), m.mem, zero, 1), Ok(1));
+        let store = || m.write(0, vm, zero, 5).unwrap();
         let evict = || {
             let mut eviction = Eviction::new();
             eviction.take(&m.cpu(0), m.mem, vm, va + 4 * PAGE, 1);
             eviction.finish(&m.cpu(0), m.mem);
         };
-        assert_eq!([of(&protect), of(&|| unmap(3)), of(&evict), of(&|| unmap(1))], asked, "{unaccessed:?}");
+        assert_eq!([of(&protect), of(&|| unmap(3)), of(&store), of(&evict), of(&|| unmap(1))], asked, "{unaccessed:?}");
         m.end(0, vm);
         assert!((0..8).all(|page| m.mem.references(m.mem.file_page(0, page)) == 1), "each was put");
     }
