@@ -11,10 +11,11 @@ mod tools;
 use std::process::Command;
 
 use machine::{Did, trace};
-use tlbkit_c::ops::HardwareOps;
+use tlbkit::Features;
+use tlbkit_c::ops::{HardwareOps, TrustKind};
 use tlbkit_c::status::Status;
-use tlbkit_c::x86::{tlbkit_x86_disable_tags, tlbkit_x86_fill};
-use tlbkit_x86::{CR4_PCIDE, CR4_PGE};
+use tlbkit_c::x86::{tlbkit_x86_disable_tags, tlbkit_x86_fill, tlbkit_x86_start};
+use tlbkit_x86::{CR4_PCIDE, CR4_PGE, Identity, Overrides, Trust, enable_pcids};
 use tools::{Result, archive_of, run};
 
 const EMPTY: HardwareOps = HardwareOps {
@@ -67,6 +68,48 @@ fn each_type_of_invpcid_is_the_instruction_of_that_type() {
     let done = trace(0, CR4_PGE | CR4_PCIDE, || (0..4).for_each(|kind| unsafe { invpcid(0, kind, TAG, VA) }));
     let tag = u64::from(TAG);
     assert_eq!(done, [[0, tag, VA], [1, tag, 0], [2, 0, 0], [3, 0, 0]].map(Did::Invpcid));
+}
+
+#[test]
+fn the_table_gets_each_instruction_that_it_lacks() {
+    const VA: u64 = 0x7f12_3456_7000;
+    let mut ops = EMPTY;
+    assert_eq!(fill(&mut ops), Status::Ok);
+    // SAFETY: nothing reaches the real CPU: the instructions trap.
+    let done = trace(0x1000, CR4_PGE | CR4_PCIDE, || unsafe {
+        ops.write_cr3.expect("filled")(0, 0x5003);
+        ops.invlpg.expect("filled")(0, VA);
+        ops.toggle_pge.expect("filled")(0);
+        ops.invlpgb.expect("filled")(0, 1, 2, 3);
+        ops.tlbsync.expect("filled")(0);
+        ops.relax.expect("filled")(0);
+    });
+    let pge = [CR4_PCIDE, CR4_PGE | CR4_PCIDE].map(Did::Cr4);
+    let broadcast = [Did::Invlpgb { rax: 1, ecx: 2, edx: 3 }, Did::Tlbsync];
+    assert_eq!(done, [&[Did::Cr3(0x5003), Did::Invlpg(VA)][..], &pge, &broadcast].concat());
+    let (now, are_enabled) = (ops.now_cycles.expect("filled"), ops.irqs_enabled.expect("filled"));
+    // SAFETY: a program of the host may do both.
+    unsafe {
+        assert!(now(0) < now(0));
+        assert!(are_enabled(0), "a program of the host runs with interrupts enabled");
+    }
+}
+
+/// What the CPU of the host has, which is asked as it is: with trust, each of both counts by itself.
+#[test]
+fn starting_a_cpu_returns_each_feature_by_its_flag() {
+    let (mut flags, mut on) = ([0; 2], Features::default());
+    // SAFETY: nothing reaches the real CPU: what is written traps.
+    trace(0x1000, CR4_PGE, || unsafe {
+        flags = [TrustKind::Always, TrustKind::Never].map(|trust| tlbkit_x86_start(trust as u32))
+    });
+    // SAFETY: as above.
+    trace(0x1000, CR4_PGE, || unsafe {
+        let overrides = Overrides { invlpg_with_pcids: Trust::Always };
+        on = enable_pcids(Identity::of_this_cpu().with_microcode_read().features(overrides));
+    });
+    let always = u32::from(on.pcid) | u32::from(on.invpcid) << 1;
+    assert_eq!(flags, [always, always & 2]);
 }
 
 #[test]
