@@ -449,6 +449,26 @@ fn c_45_what_no_cpu_has_accessed_is_taken_out_without_a_flush_where_the_policy_s
     }
 }
 
+/// Page 1 is mapped again around page 2, while CPU 2 may still use what was there before.
+#[test]
+fn c_45_a_copy_of_an_unaccessed_page_is_flushed_while_the_page_before_it_may_be_cached() {
+    let m = Machine::new(3, Policy { unaccessed: Unaccessed::Spared, ..Policy::DEFAULT });
+    m.mem.around.set(Some(4));
+    let vm = m.space();
+    let va = vm.map(&m.cpu(0), 4, Backing::FilePrivate, Protection::ReadWrite).unwrap();
+    let at = |page| va + page * PAGE;
+    m.read(0, vm, at(0)).unwrap();
+    m.read(2, vm, at(1)).unwrap();
+    let copy = || {
+        m.read(1, vm, at(2)).unwrap();
+        assert!(m.is_mapped(vm, at(1)));
+        m.write(1, vm, at(1), 9).unwrap();
+        assert_eq!(m.read(2, vm, at(1)), Ok(9));
+    };
+    vm.dontneed_with(&m.cpu(0), m.mem, at(1), 2, copy).unwrap();
+    m.end(0, vm);
+}
+
 #[test]
 fn c_45_a_page_that_was_aged_shows_each_access_that_comes_later() {
     on_every_preset(|m| {
