@@ -66,6 +66,8 @@ const CHANGED: [Part; 5] = [
 const UNCHANGED: &str = "policy/history/";
 /// Whose constant functions are left alone.
 const PROTOCOL: &str = "lib/tlbkit/src";
+/// What a lock tells loom, and nobody else.
+const SEEN_BY_LOOM: &str = ".guarded.";
 /// Changes that nobody can notice, each with the reason.
 const EXCUSES: &str = "verify/mutants/excused.toml";
 /// What each program of tests is given: no test of the bytes of an archive, as above, and none that links an archive
@@ -343,13 +345,15 @@ fn add_changes(file: &str, text: &str, changes: &mut Vec<Change>) -> Result<()> 
     {
         // What is read at run time is no constant. In the protocol such functions make the tables of policies.
         let is_constant = constness.is_some();
-        if is_constant && file.starts_with(PROTOCOL) || is_opaque || body.start > end {
+        let is_looms = text[body.clone()].contains("#[cfg(loom)]");
+        if is_constant && file.starts_with(PROTOCOL) || is_opaque || is_looms || body.start > end {
             continue;
         }
         let constness = if is_constant { Constness::Maybe } else { Constness::No };
         let mut edits = Vec::new();
         let inside = body.start + 1..body.end - 1;
         add_edits(text, &tokens_at(text, inside.clone())?, inside.start, Delimiter::Brace, &mut edits);
+        edits.retain(|(_, at, _)| !text[at.clone()].contains(SEEN_BY_LOOM));
         for (operator, at, is) in edits {
             let mut changed = text[body.clone()].to_owned();
             changed.replace_range(at.start - body.start..at.end - body.start, &is);
@@ -547,6 +551,8 @@ mod tests {
         assert!(has("g(a <= b)", "comparison", "g(a < b)")?);
         assert!(edits("let a = b(); a")?.is_empty(), "what is used is not left out");
         assert!(edits("const { assert!(a == b) }; x")?.is_empty(), "the compiler notices");
+        assert!(edits("self.guarded.write(); x")?.is_empty(), "nobody but loom");
+        assert!(edits("#[cfg(loom)] self.cell.with(|_| ());")?.is_empty(), "nobody but loom");
         Ok(())
     }
 }
