@@ -689,7 +689,7 @@ fn an_munmap_waits_where_its_pages_cannot_be_retired() {
 #[test]
 fn an_overlap_reaches_the_sharers_of_the_tables_that_were_looked_at_alone() {
     let m = Machine::new(3, Policy::default());
-    let vm = m.space_by(Vm::with_directories);
+    let vm = m.parted_space();
     let va = anon(m, vm, 1024);
     for (cpu, va) in [(2, va + Stride::Page2M.bytes()), (1, va), (0, va)] {
         m.write(cpu, vm, va, 1).unwrap();
