@@ -158,6 +158,31 @@ impl<F> TlbBatch<F> {
         self.targets.leave_out(cpus, holds_nothing);
     }
 
+    /// Takes in what `other` has recorded, and its frames.
+    pub(super) fn fold<T, H: Hardware>(&mut self, cpu: &Cpu<'_, '_, H>, other: Self)
+    where
+        F: IntoIterator<Item = T> + Extend<T>,
+    {
+        self.targets.add_all(&other.targets);
+        // What both have raised is owed by one batch from now on, and stays above 0.
+        cpu.tlb().owed.settle(self.debts.in_both(other.debts));
+        self.debts = self.debts.with(other.debts);
+        self.needs = self.needs.with(other.needs);
+        self.holds |= other.holds;
+        self.frames.extend(ManuallyDrop::into_inner(other.frames));
+    }
+
+    /// True if nobody can hold what was recorded: all CPUs were left out.
+    pub(super) fn concerns_nobody(&self) -> bool {
+        !self.targets.is_empty() && !self.targets.has_cpus() && !self.needs.any_of(Needs::SHARED)
+    }
+
+    /// Gives the frames back without a flush, as the batch [concerns nobody](Self::concerns_nobody).
+    pub(super) fn settle<H: Hardware>(self, cpu: &Cpu<'_, '_, H>) -> Flushed<F> {
+        cpu.tlb().owed.settle(self.debts);
+        Flushed::new(ManuallyDrop::into_inner(self.frames))
+    }
+
     fn flush_named<H: Hardware>(&self, cpu: &Cpu<'_, '_, H>, why: Reason) {
         if !self.is_empty() {
             self.send(cpu, SpaceId::LOADED, Extent::Loaded(&self.targets), why);

@@ -79,13 +79,24 @@ impl<F> TlbBatch<F> {
 }
 
 impl<F> Deferred<F> {
+    /// Takes `other` in, so that one flush serves both: batches that several CPUs have filled, or one after the other.
+    pub fn fold<T, H: Hardware>(&mut self, cpu: &Cpu<'_, '_, H>, other: Self)
+    where
+        F: IntoIterator<Item = T> + Extend<T>,
+    {
+        self.after = self.after.max(other.after);
+        self.batch.fold(cpu, other.batch);
+    }
+
     /// Flushes what was recorded, on the CPUs that have not passed since, and gives the frames back. It promises what
-    /// [`TlbBatch::flush`] does.
+    /// [`TlbBatch::flush`] does. This CPU passes first, so if all others have passed there is nothing to do.
     ///
     /// # Panics
     /// As [`TlbBatch::flush`]; if there are fewer [`Passed`](crate::Passed) than CPUs.
     pub fn flush<H: Hardware>(mut self, cpu: &Cpu<'_, '_, H>, periods: &GracePeriods<'_>, why: Reason) -> Flushed<F> {
+        cpu.assert_here();
+        cpu.with_irqs_off_here(|irqs| periods.pass(cpu, irqs));
         self.batch.leave_out(cpu.tlb().cpus(), |cpu| periods.has_passed(cpu, self.after));
-        self.batch.flush(cpu, why)
+        if self.batch.concerns_nobody() { self.batch.settle(cpu) } else { self.batch.flush(cpu, why) }
     }
 }

@@ -43,6 +43,14 @@ pub(crate) struct Debts(u64);
 
 impl Debts {
     pub(crate) const NONE: Self = Self(0);
+
+    pub(crate) const fn with(self, more: Self) -> Self {
+        Self(self.0 | more.0)
+    }
+
+    pub(crate) const fn in_both(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
 }
 
 impl Owed {

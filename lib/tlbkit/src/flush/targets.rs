@@ -43,6 +43,16 @@ impl BatchTargets {
         }
     }
 
+    /// Adds those of another batch.
+    pub(crate) fn add_all(&mut self, other: &Self) {
+        if self.is_empty() || other.is_empty() {
+            *self = if self.is_empty() { *other } else { *self };
+            return;
+        }
+        self.spaces |= other.spaces;
+        self.cpus.iter_mut().zip(other.cpus).for_each(|(word, more)| *word |= more);
+    }
+
     /// Replaces the CPUs by those of a set that does not fit one word.
     fn take_words(&mut self, words: &[AtomicU64]) {
         self.cpus = [0; WORDS];
@@ -72,6 +82,11 @@ impl BatchTargets {
     #[inline]
     pub(crate) const fn word(&self, index: usize) -> u64 {
         self.cpus[index % WORDS]
+    }
+
+    /// True if a CPU may hold translations of the batch.
+    pub(crate) fn has_cpus(&self) -> bool {
+        self.cpus.iter().any(|&word| word != 0)
     }
 
     /// True if `space` may be one of the batch.

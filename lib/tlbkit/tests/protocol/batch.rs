@@ -88,6 +88,42 @@ fn inv_6_a_deferred_batch_interrupts_the_cpus_that_have_not_passed_since() {
     world.audit();
 }
 
+/// The space of CPU 2 is only in the second batch, and that of CPU 3 in neither.
+#[test]
+fn inv_6_two_deferred_batches_are_one_flush_and_nobody_owes_anything_then() {
+    let (world, periods) = (world(4), periods(4));
+    let [mut first, mut second] = [(); 2].map(|()| Batch::new(Vec::new()));
+    evict(world, &mut first, &[0, 1]);
+    evict(world, &mut second, &[2]);
+    let mut deferred = first.defer(&world.cpu(0), &periods);
+    deferred.fold(&world.cpu(0), second.defer(&world.cpu(0), &periods));
+    world.enter_kernel(0);
+    let freed = deferred.flush(&world.cpu(0), &periods, Reason::RemovePte).into_frames();
+    assert_eq!((interrupted(&world.log(0)), freed.len()), (vec![1, 2], 3));
+    world.memory.borrow_mut().free(&freed);
+    world.audit();
+    world.forget_logs();
+    (0..3).for_each(|space| unmap_nothing(world, 0, space));
+    assert!(world.log(0).is_empty(), "nothing is owed");
+}
+
+#[test]
+fn c_75_who_has_passed_is_not_asked_and_if_all_have_nothing_is_flushed() {
+    let (world, periods) = (world(3), periods(3));
+    let mut batch = Batch::new(Vec::new());
+    evict(world, &mut batch, &[0, 1, 2]);
+    let deferred = batch.defer(&world.cpu(0), &periods);
+    (1..3).for_each(|other| world.quiet(other, |cpu, irqs| periods.pass(&cpu, irqs)));
+    world.enter_kernel(0);
+    let freed = deferred.flush(&world.cpu(0), &periods, Reason::RemovePte).into_frames();
+    assert!(is_flushed_whole(world, 0) && !world.log(0).contains(&Did::Event(Event::FlushEnd)), "it has passed");
+    world.memory.borrow_mut().free(&freed);
+    world.audit();
+    world.forget_logs();
+    unmap_nothing(world, 0, 1);
+    assert!(world.log(0).is_empty(), "nothing is owed");
+}
+
 #[test]
 #[should_panic(expected = "page tables are not deferred")]
 fn c_20_a_batch_with_a_page_table_is_not_deferred() {

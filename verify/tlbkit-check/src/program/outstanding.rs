@@ -3,9 +3,10 @@
 
 use std::ops::Range;
 
-use tlbkit::{Hardware, PAGE_BYTES, Reason};
+use tlbkit::{Deferred, Hardware, PAGE_BYTES, Reason};
 use tlbkit_pmap::{Memory, Withdrawal};
 
+use super::reclaim::Held;
 use super::{Op, pages};
 use crate::machine::issued::{Issued, IssuedFlush};
 use crate::machine::operation::RETIRE;
@@ -44,6 +45,14 @@ impl<'k> World<'k> {
     /// The oldest flush of `cpu` that is outstanding.
     fn take_oldest(&self, cpu: usize) -> Option<Issued<'k>> {
         (self.issued_by(cpu) > 0).then(|| self.issued[cpu].borrow_mut().pop_front()).flatten()
+    }
+
+    /// The oldest one, if that is something reclaimed: one flush serves two.
+    fn take_reclaimed(&self, cpu: usize) -> Option<(Box<Deferred<Held>>, u32)> {
+        let is_reclaimed = matches!(self.issued[cpu].borrow().front()?.flush, IssuedFlush::Reclaimed(_));
+        let oldest = is_reclaimed.then(|| self.take_oldest(cpu)).flatten()?;
+        let IssuedFlush::Reclaimed(deferred) = oldest.flush else { return None };
+        Some((deferred, oldest.operation))
     }
 
     fn withdraw(&self, cpu: usize, range: Range<u64>) {
@@ -139,11 +148,20 @@ impl<'k> World<'k> {
                 self.machine.borrow_mut().values.end_change(space, &range);
                 self.kernel.unhold(space);
             }
-            IssuedFlush::Reclaimed(deferred) => {
+            IssuedFlush::Reclaimed(mut deferred) => {
                 let why = Reason::RemovePte;
+                let next = self.take_reclaimed(cpu);
+                let next = next.map(|(other, operation)| {
+                    self.with_cpu(cpu, |handle| deferred.fold(&handle, *other));
+                    operation
+                });
                 let frames = self.with_cpu(cpu, |handle| deferred.flush(&handle, self.periods, why).into_frames());
                 frames.put_all(&self.bus());
                 self.machine.borrow_mut().end();
+                if let Some(operation) = next {
+                    self.machine.borrow_mut().resume(operation);
+                    self.machine.borrow_mut().end();
+                }
             }
             IssuedFlush::OfKernel(pending) => {
                 let frames = self.with_cpu(cpu, |handle| pending.wait(&handle).into_frames());

@@ -68,9 +68,18 @@ impl Extend<Frame> for Held {
     }
 }
 
+impl IntoIterator for Held {
+    type Item = Frame;
+    type IntoIter = std::vec::IntoIter<Frame>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.take().into_iter()
+    }
+}
+
 impl Held {
     pub(crate) fn put_all(self, mem: &impl Memory) {
-        self.0.take().into_iter().for_each(|frame| mem.put(frame));
+        self.into_iter().for_each(|frame| mem.put(frame));
     }
 }
 
