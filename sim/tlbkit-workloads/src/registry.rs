@@ -103,6 +103,9 @@ static WORKLOADS: &[NamedWorkload] = &[
     named("madvise1", "one thread writes and gives back one page, the others spin; unit: page", || {
         Workload::Madvise1(Default::default())
     }),
+    named("reclaim", "threads look up pages of a file that does not fit into memory; unit: lookup", || {
+        Workload::Reclaim(Default::default())
+    }),
     named(
         "isolated",
         "programs on isolated CPUs, while others flush kernel addresses; unit: turn of a program",

@@ -3,8 +3,8 @@
 use crate::os::{Os, Part};
 use crate::parameters::{self, ParameterError, Parameters};
 use crate::{
-    Allocator, BuildSh, Compile, ContextSwitch, Ebizzy, FlushSizes, Isolated, LatCtx, Madvise1, MapBench, Memcache,
-    Netperf, PingPong, Sharing, TlbFlush, TlbFlushMemory,
+    Allocator, BuildSh, Compile, ContextSwitch, Ebizzy, FlushSizes, Isolated, LatCtx, Lookups, Madvise1, MapBench,
+    Memcache, Netperf, PingPong, Sharing, TlbFlush, TlbFlushMemory,
 };
 
 /// One process or thread.
@@ -43,6 +43,8 @@ pub enum Workload {
     MapBench(Sharing, MapBench),
     /// One thread gives one page back again and again, the others spin.
     Madvise1(Madvise1),
+    /// Threads look up pages of a file that does not fit into memory.
+    Reclaim(Lookups),
     /// CPUs that are not to be disturbed, beside others that flush kernel addresses.
     Isolated(Isolated),
 }
@@ -63,6 +65,7 @@ impl Task {
             Workload::TlbFlush(memory, parameters) => parameters.run(memory, self.part, os),
             Workload::MapBench(sharing, parameters) => parameters.run(sharing, self.part, os),
             Workload::Madvise1(parameters) => parameters.run(self.part, os),
+            Workload::Reclaim(parameters) => parameters.run(self.part, os),
             Workload::Isolated(parameters) => parameters.run(self.part, os),
         }
     }
@@ -90,6 +93,7 @@ macro_rules! parameters_of {
             Workload::TlbFlush(_, parameters) => parameters,
             Workload::MapBench(_, parameters) => parameters,
             Workload::Madvise1(parameters) => parameters,
+            Workload::Reclaim(parameters) => parameters,
             Workload::Isolated(parameters) => parameters,
         }
     };

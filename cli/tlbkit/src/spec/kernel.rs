@@ -30,7 +30,7 @@ impl Family {
             let minor = minor.split('-').next()?;
             Some(Self::Linux(major.parse().ok()?, minor.parse().ok()?))
         };
-        let ours = ["tlbkit", "early-ack", "latr", "private-levels", "private-levels-latr", "abis"];
+        let ours = ["tlbkit", "early-ack", "latr", "private-levels", "private-levels-latr", "luf", "abis"];
         if ours.contains(&preset) {
             return Self::Tlbkit;
         }
@@ -161,11 +161,11 @@ mod tests {
     #[test]
     fn each_design_of_ours_has_the_kernel_of_ours() {
         let is_ours = |preset: &&tlbkit::Preset| {
-            let Policy { unmapping, directories, acknowledgement, unaccessed, .. } = preset.policy;
-            preset.policy == Policy { unmapping, directories, acknowledgement, unaccessed, ..Policy::DEFAULT }
+            let Policy { unmapping, directories, acknowledgement, unaccessed, reclaim, .. } = preset.policy;
+            preset.policy == Policy { unmapping, directories, acknowledgement, unaccessed, reclaim, ..Policy::DEFAULT }
         };
         let ours: Vec<_> = tlbkit::PRESETS.iter().filter(is_ours).map(|preset| preset.name).collect();
-        assert_eq!(ours, ["tlbkit", "early-ack", "latr", "private-levels", "private-levels-latr", "abis"]);
+        assert_eq!(ours, ["tlbkit", "early-ack", "latr", "private-levels", "private-levels-latr", "luf", "abis"]);
         assert!(ours.iter().all(|name| Family::of(name) == Family::Tlbkit && Code::of_preset(name) == Code::TLBKIT));
     }
 

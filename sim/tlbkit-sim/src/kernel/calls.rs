@@ -206,6 +206,9 @@ impl Os for Calls {
             if self.process.vm.region_at(first).is_some_and(|grown| grown.pages > pages) {
                 held.write_vmas_of(first, pages);
             }
+            if backing == Backing::FilePrivate && self.kernel.reclaimer.is_limited() {
+                self.kernel.reclaimer.mapped(self.process, first, pages);
+            }
             first
         })
     }
@@ -213,10 +216,15 @@ impl Os for Calls {
     fn unmap(&self, va: u64, pages: u64) {
         self.expect(self.on_sweep((va, pages), Intent::GivesAway, LockWanted::MmapWrite, |cpu, memory, held| {
             held.downgrade();
+            self.kernel.reclaimer.unmapped(self.process, Some(va));
             let result = self.unmap_by_policy(cpu, memory, va, pages);
             self.kernel.observer().unmapped(self.process.space().root(), va, pages);
             result
         }));
+    }
+
+    fn limit_file_pages(&self, pages: u64, batch: u64, held: u64) {
+        self.call(|kernel| kernel.reclaimer.limit(pages, batch, held));
     }
 
     fn protect(&self, va: u64, pages: u64, protection: Protection) {

@@ -183,6 +183,12 @@ impl Memory for KernelMemory {
     }
 
     fn file_page(&self, file: u32, index: u64) -> PhysAddr {
+        let reclaimer = &self.0.reclaimer;
+        if reclaimer.is_limited() && !self.0.phys.has_page((file, index)) {
+            self.charge(self.0.machine.costs().copy_page);
+            self.note_filled(1);
+            reclaimer.read((file, index));
+        }
         self.0.phys.page_of_file(file, index).unwrap_or_else(|| self.0.fail_without_frame())
     }
 
@@ -198,6 +204,7 @@ impl Memory for KernelMemory {
     }
 
     fn fault_around(&self) -> u64 {
-        self.0.settings.fault_around
+        // Only pages that are in memory are mapped around, and where it is short there is no telling which are.
+        if self.0.reclaimer.is_limited() { 1 } else { self.0.settings.fault_around }
     }
 }

@@ -15,6 +15,7 @@
 //! | `mmap_lock`, `mmap_lock_wait` | the lock of all regions of a space, and how tasks wait for it |
 //! | `vma_locks` | the locks of single regions |
 //! | `held_locks` | which of these locks a call or a fault holds |
+//! | `reclaim` | memory that is too small for files |
 //! | `run_queues` | run queues, as the scheduling rules see them |
 //! | `task` | processes and tasks |
 
@@ -27,6 +28,7 @@ mod mmap_lock;
 mod mmap_lock_wait;
 mod phys;
 mod programs;
+mod reclaim;
 mod run_queues;
 mod sched;
 mod settings;

@@ -109,6 +109,21 @@ impl Phys {
         Some(at)
     }
 
+    /// Drops a page of a file to whose frame there are so many `references`, its own among them. That one passes to
+    /// the caller.
+    pub(super) fn drop_page(&self, page: (u32, u64), references: u32) -> Option<PhysAddr> {
+        let at = *self.files.borrow().get(&page)?;
+        if self.references(at) != references {
+            return None;
+        }
+        self.files.borrow_mut().remove(&page)
+    }
+
+    /// True if the page is in memory.
+    pub(super) fn has_page(&self, page: (u32, u64)) -> bool {
+        self.files.borrow().contains_key(&page)
+    }
+
     /// Frames in use: tables, data.
     pub(crate) fn used(&self) -> (usize, usize) {
         let data = self.data.borrow().iter().filter(|data| data.references > 0).count();

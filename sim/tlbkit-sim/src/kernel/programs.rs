@@ -50,6 +50,7 @@ impl Kernel {
         self.enter_kernel();
         machine.running().charge_to(Cause::Fault);
         machine.execute(machine.costs().page_fault);
+        self.make_room();
         let held = self.hold_locks(me, self.settings.per_vma_locks.wanted_by_fault(va));
         machine.running().charge_to(Cause::Fault);
         let cpu = machine.cpu();

@@ -139,6 +139,7 @@ impl Kernel {
         if process.threads.get() > 0 {
             return;
         }
+        self.reclaimer.unmapped(process, None);
         self.observer().begin_exit(here, process.space().root());
         self.machine.with_cpu(here, |cpu| process.vm.exit(&cpu, &memory));
         go_lazy();

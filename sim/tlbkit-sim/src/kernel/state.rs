@@ -8,6 +8,7 @@ use tlbkit_pmap::{KernelMap, TableLock};
 use super::TaskIndex;
 use super::lru_lists::LruLists;
 use super::phys::Phys;
+use super::reclaim::Reclaimer;
 use super::run_queues::{Queues, Running};
 use super::settings::KernelSettings;
 use super::task::{Process, Task, Tasks};
@@ -48,6 +49,7 @@ pub(crate) struct Kernel {
     pub(super) seed: u64,
     pub(super) settings: KernelSettings,
     pub(super) lru: LruLists,
+    pub(super) reclaimer: Reclaimer,
     channels: RefCell<Vec<ChannelState>>,
     live_tasks: Cell<usize>,
     started_tasks: Cell<usize>,
@@ -83,6 +85,7 @@ impl Kernel {
             seed,
             settings,
             lru: LruLists::new(settings.code, settings.sweep, machine.cpus()),
+            reclaimer: Reclaimer::default(),
             channels: RefCell::default(),
             live_tasks: Cell::new(0),
             started_tasks: Cell::new(0),

@@ -382,4 +382,5 @@ pub(crate) fn answer_flush(machine: &'static Multiprocessor, cpu: usize, ring: R
             handle.exit_to_user(&irqs);
         }
     });
+    machine.pass_after_answer();
 }

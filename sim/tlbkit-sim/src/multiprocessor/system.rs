@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use tlbkit::sync::AtomicU64;
 use tlbkit::{
-    AddressSpace, Features, GracePeriods, IrqsOff, KernelFlushes, LazyReferences, PhysAddr, SpaceToken, Tlb, Unmapping,
+    AddressSpace, Features, GracePeriods, IrqsOff, KernelFlushes, LazyReferences, PhysAddr, Reclaim, SpaceToken, Tlb,
+    Unmapping,
 };
 use tlbkit_machine::{Machine, Noise};
 
@@ -244,6 +245,14 @@ impl Multiprocessor {
     /// The running CPU, whose interrupts are off, flushes what was retired elsewhere, if this kernel retires anything.
     pub(crate) fn pass(&'static self) {
         if self.tlb.policy().unmapping == Unmapping::Retired {
+            self.with_cpu(self.cpu(), |handle| self.periods.pass(&handle, &IrqsOff::assume()));
+        }
+    }
+
+    /// The running CPU, whose interrupts are off, has just flushed because it was asked to: it has flushed what is
+    /// deferred, too.
+    pub(crate) fn pass_after_answer(&'static self) {
+        if self.tlb.policy().reclaim == Reclaim::AtReuse {
             self.with_cpu(self.cpu(), |handle| self.periods.pass(&handle, &IrqsOff::assume()));
         }
     }

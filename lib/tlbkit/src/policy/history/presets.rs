@@ -208,6 +208,13 @@ const ALL: &[Preset] = &[
         policy: Policy { directories: Directories::OfEachCpu, unmapping: Unmapping::Retired, ..TLBKIT.policy },
     },
     Preset {
+        name: "luf",
+        description: "our own default, and clean pages that could only be read are flushed when their frames are used \
+            again (LUF, an RFC of 2025), on CPUs that have answered no other flush meanwhile; there a free page names \
+            its CPUs, here all of a batch do",
+        policy: Policy { reclaim: Reclaim::AtReuse, ..TLBKIT.policy },
+    },
+    Preset {
         name: "abis",
         description: "our own default, and what no CPU has accessed is taken out without a flush (ABIS, 2017), so \
             pages that a fault maps around its own are mapped without the accessed bit; that entries say which CPU \
@@ -237,6 +244,7 @@ pub(crate) const PUBLISHED: &[&str] = &[
     "latr",
     "private-levels",
     "private-levels-latr",
+    "luf",
     "abis",
 ];
 

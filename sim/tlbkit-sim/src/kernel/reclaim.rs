@@ -1,0 +1,175 @@
+//! Reclaim of the pages of files, where a program has been given less memory than its files take.
+//!
+//! A fault that finds no free page reclaims the pages that were read first, in batches, as the shrink list of Linux'
+//! reclaim does with `try_to_unmap_flush`: one flush for each batch, before the pages are free. Under
+//! [`Reclaim::AtReuse`] faults reclaim ahead, as `kswapd` does, and leave so many pages unflushed as may be held. When
+//! one is needed and none is free, the older half of the batches is flushed at once. Who answers that has flushed for
+//! all that were closed by then.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+
+use tlbkit::{Cpu, Deferred, PAGE_BYTES, PhysAddr, Reason, Reclaim};
+use tlbkit_pmap::{CleanEviction, Eviction, Frame, Memory};
+
+use super::memory::KernelMemory;
+use super::state::Kernel;
+use super::task::Process;
+use crate::multiprocessor::Port;
+
+/// A page of a file, by the file and its number there.
+pub(super) type FilePage = (u32, u64);
+
+/// What a page's frame is.
+const BASE_SHIFT: u8 = 12;
+
+/// What of the files is in memory, where that is limited.
+#[derive(Default)]
+pub(super) struct Reclaimer {
+    /// Pages that fit; 0 without a limit.
+    limit: Cell<u64>,
+    /// Pages that one flush covers.
+    batch: Cell<u64>,
+    /// Pages that may wait for theirs.
+    most_held: Cell<u64>,
+    /// Pages that are in memory, or held, or being reclaimed.
+    used: Cell<u64>,
+    /// Those in memory, the one that was read first at the front.
+    order: RefCell<VecDeque<FilePage>>,
+    /// Where private mappings of files lie: the process, the first address, pages.
+    maps: RefCell<Vec<(&'static Process, u64, u64)>>,
+    /// Batches that were not flushed, the oldest first, with the pages that come free with each.
+    held: RefCell<VecDeque<(Deferred<Vec<Frame>>, u64)>>,
+}
+
+impl Reclaimer {
+    /// Pages of files take at most `pages` pages from now on, and are reclaimed in batches of `batch`, or `held` are
+    /// held.
+    pub(super) fn limit(&self, pages: u64, batch: u64, held: u64) {
+        self.limit.set(pages);
+        self.batch.set(batch);
+        self.most_held.set(held.min(pages / 2));
+    }
+
+    pub(super) fn is_limited(&self) -> bool {
+        self.limit.get() != 0
+    }
+
+    /// The process maps files privately in `pages` pages from `va` on, from the first page of the file.
+    pub(super) fn mapped(&self, process: &'static Process, va: u64, pages: u64) {
+        self.maps.borrow_mut().push((process, va, pages));
+    }
+
+    /// The process ends, or maps other pages at `va`.
+    pub(super) fn unmapped(&self, process: &'static Process, va: Option<u64>) {
+        self.maps
+            .borrow_mut()
+            .retain(|(of, first, _)| !std::ptr::eq(*of, process) || va.is_some_and(|va| va != *first));
+    }
+
+    /// The page was read into memory.
+    pub(super) fn read(&self, page: FilePage) {
+        self.used.set(self.used.get() + 1);
+        self.order.borrow_mut().push_back(page);
+    }
+
+    /// Calls `f` with each process that may map the page, and the address there. Nothing is borrowed meanwhile.
+    fn for_each_map(&self, page: FilePage, mut f: impl FnMut(&'static Process, u64)) {
+        let mut next = 0;
+        loop {
+            let Some(&(process, va, pages)) = self.maps.borrow().get(next) else { return };
+            next += 1;
+            if page.1 < pages {
+                f(process, va + page.1 * PAGE_BYTES);
+            }
+        }
+    }
+}
+
+impl Kernel {
+    /// Makes room for a page of a file, before the fault that reads it. Other CPUs may take the room: memory is
+    /// exceeded then by a page for each.
+    pub(super) fn make_room(&'static self) {
+        let reclaimer = &self.reclaimer;
+        if !reclaimer.is_limited() {
+            return;
+        }
+        let limit = reclaimer.limit.get();
+        self.machine.with_cpu(self.machine.cpu(), |cpu| match cpu.tlb().policy().reclaim {
+            Reclaim::Awaited if reclaimer.used.get() >= limit => self.evict_batch(&cpu),
+            Reclaim::Awaited => {}
+            Reclaim::AtReuse => {
+                if reclaimer.order.borrow().len() as u64 + reclaimer.most_held.get() >= limit {
+                    self.hold_batch(&cpu);
+                }
+                if reclaimer.used.get() >= limit {
+                    self.flush_older_half(&cpu);
+                }
+            }
+        });
+    }
+
+    /// Takes a batch of pages, flushes once, and frees them.
+    fn evict_batch(&'static self, cpu: &Cpu<'_, 'static, Port>) {
+        let (reclaimer, memory) = (&self.reclaimer, KernelMemory(self));
+        let mut eviction = Eviction::new();
+        let mut taken = Vec::new();
+        for _ in 0..reclaimer.batch.get() {
+            let Some(page) = reclaimer.order.borrow_mut().pop_front() else { break };
+            reclaimer.for_each_map(page, |process, va| eviction.take(cpu, &memory, &process.vm, va, 1));
+            taken.push(page);
+        }
+        eviction.finish(cpu, &memory);
+        for page in taken {
+            match self.phys.drop_page(page, 1) {
+                Some(at) => self.free_cached(at),
+                // Somebody has faulted it in meanwhile.
+                None => reclaimer.order.borrow_mut().push_back(page),
+            }
+        }
+    }
+
+    /// Takes a batch of pages, which are flushed later.
+    fn hold_batch(&'static self, cpu: &Cpu<'_, 'static, Port>) {
+        let (reclaimer, memory) = (&self.reclaimer, KernelMemory(self));
+        let mut eviction = CleanEviction::new(Vec::new());
+        let mut pages = 0;
+        for _ in 0..reclaimer.batch.get() {
+            let Some(page) = reclaimer.order.borrow_mut().pop_front() else { break };
+            let mut taken = 0;
+            reclaimer.for_each_map(page, |process, va| taken += eviction.take(cpu, &memory, &process.vm, va, 1));
+            match self.phys.drop_page(page, 1 + taken as u32) {
+                Some(at) => {
+                    eviction.hold(Frame { at, shift: BASE_SHIFT });
+                    pages += 1;
+                }
+                // Somebody is just faulting it in.
+                None => reclaimer.order.borrow_mut().push_back(page),
+            }
+        }
+        self.observer().retired(pages);
+        let deferred = eviction.defer(cpu, self.machine.periods());
+        reclaimer.held.borrow_mut().push_back((deferred, pages));
+    }
+
+    /// Flushes the older half of what is held, at once, and frees its pages.
+    fn flush_older_half(&'static self, cpu: &Cpu<'_, 'static, Port>) {
+        let Some((mut all, mut pages)) = self.reclaimer.held.borrow_mut().pop_front() else { return };
+        while pages < self.reclaimer.most_held.get() / 2 {
+            let Some((next, more)) = self.reclaimer.held.borrow_mut().pop_front() else { break };
+            all.fold(cpu, next);
+            pages += more;
+        }
+        for frame in all.flush(cpu, self.machine.periods(), Reason::RemovePte).into_frames() {
+            if self.phys.release(frame.at) {
+                self.free_cached(frame.at);
+            }
+        }
+        self.observer().given_back(pages);
+    }
+
+    fn free_cached(&'static self, at: PhysAddr) {
+        self.phys.free(Frame { at, shift: BASE_SHIFT });
+        self.reclaimer.used.set(self.reclaimer.used.get() - 1);
+    }
+}
