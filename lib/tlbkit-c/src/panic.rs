@@ -122,6 +122,9 @@ mod tests {
         let mut text = Text::new("CPU ");
         text.push_number(4_070);
         assert_eq!((shown(&text), text.length), ("CPU 4070", 8));
+        let mut ten = Text::new("");
+        [9, 10, 100].into_iter().for_each(|number| ten.push_number(number));
+        assert_eq!(shown(&ten), "910100");
         (0..30).for_each(|_| text.push(", CPU 0"));
         assert_eq!((shown(&text).len(), text.length), (TEXT_BYTES - 1, TEXT_BYTES - 1));
     }
