@@ -14,8 +14,8 @@ use std::process::Command;
 use tools::{KERNEL_FLAGS, Result, archive, archive_of, crate_dir, run, scratch};
 
 /// With every function of the header called: of the checked archive, and of the fast one.
-const TEXT_BYTES_MAX: u64 = 52_200;
-const FAST_TEXT_BYTES_MAX: u64 = 42_000;
+const TEXT_BYTES_MAX: u64 = 52_400;
+const FAST_TEXT_BYTES_MAX: u64 = 42_200;
 const CPU_BYTES_MAX: u64 = 512;
 
 /// As docs/kernel/reference.md says: what a kernel must have left on the stack of its interrupt handler, and elsewhere.
