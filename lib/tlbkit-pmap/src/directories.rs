@@ -60,9 +60,11 @@ impl Directories {
     }
 
     /// A large page is about to be mapped, with the lock of the regions held.
-    pub(crate) fn note_large(&self) {
-        // Relaxed: the lock of the regions orders it.
-        self.had_large.store(1, Ordering::Relaxed);
+    pub(crate) fn note_large(&self, hw: &impl Hardware) {
+        if hw.directories() == tlbkit::Directories::OfEachCpu {
+            // Relaxed: the lock of the regions orders it.
+            self.had_large.store(1, Ordering::Relaxed);
+        }
     }
 
     fn roots(&self) -> Option<PhysAddr> {
@@ -120,8 +122,8 @@ impl<S> Vm<'_, S> {
 
     /// True if each CPU has its own upper page tables.
     #[must_use]
-    pub fn has_directories(&self) -> bool {
-        self.pmap.has_directories()
+    pub fn has_directories(&self, hw: &impl Hardware) -> bool {
+        self.pmap.has_directories(hw)
     }
 
     /// The top-level table that `cpu` loads.
@@ -141,9 +143,9 @@ const fn word_of(roots: PhysAddr, cpu: CpuId) -> PhysAddr {
 }
 
 impl<S> Pmap<S> {
-    /// True if each CPU has its own upper page tables.
-    pub(crate) fn has_directories(&self) -> bool {
-        self.locks.directories.roots().is_some()
+    /// True if each CPU has its own upper page tables. Nothing is read where the kernel gives none.
+    pub(crate) fn has_directories(&self, hw: &impl Hardware) -> bool {
+        hw.directories() == tlbkit::Directories::OfEachCpu && self.locks.directories.roots().is_some()
     }
 
     /// Another top-level table that maps nothing of the user half.

@@ -84,7 +84,8 @@ impl<'k, S> Vm<'k, S> {
             Found::Leaf(_) => Ok(Fault::Spurious),
             Found::Hole(level) => fill(&self.pmap, cpu, mem, &region, va, level, access),
         };
-        let result = if self.pmap.has_directories() { self.hook_after(result, cpu, mem, va) } else { result };
+        let result =
+            if self.pmap.has_directories(cpu.hardware()) { self.hook_after(result, cpu, mem, va) } else { result };
         result.unwrap_or(Fault::OutOfMemory)
     }
 
@@ -210,11 +211,11 @@ fn fill_large<S>(
     let bytes = Stride::Page2M.bytes();
     let first = va & !(bytes - 1);
     let fits = region.first <= first && first + bytes <= region.range().end;
-    if !fits || region.stride != Stride::Page2M || region.backing != Backing::AnonPrivate || pmap.has_directories() {
+    if !fits || region.stride != Stride::Page2M || region.backing != Backing::AnonPrivate || pmap.has_directories(hw) {
         return Ok(None);
     }
     let Some(frame) = mem.alloc(21, Purpose::Data) else { return Ok(None) };
-    pmap.locks.directories.note_large();
+    pmap.locks.directories.note_large(hw);
     let pte = Pte::new(frame.at, bits_for(region, access) | Pte::LARGE);
     let made = pmap.install(hw, mem, first, 2, with_protection(pte, region.protection), || ())?;
     Ok(Some(made.map_or(Fault::Spurious, |table_frames| Fault::Mapped { zeroed: 512, copied: 0, table_frames })))

@@ -81,7 +81,7 @@ impl<'k, S> Vm<'k, S> {
         }
         self.pmap.for_each_table_span(cpu.hardware(), mem, region.range(), |mut span| {
             while let Some((va, entry)) = table::first_leaf(mem, self.pmap.root(), span.clone()) {
-                done.table_frames += share_leaf(mem, child, va, entry, gather)?;
+                done.table_frames += share_leaf(cpu.hardware(), mem, child, va, entry, gather)?;
                 done.entries += 1;
                 span.start = va + entry.bytes();
             }
@@ -109,6 +109,7 @@ impl<'k, S> Vm<'k, S> {
 
 /// Copies a leaf to the child. If the page is private, it becomes read-only in the parent too.
 fn share_leaf<H: Hardware, M: Memory>(
+    hw: &H,
     mem: &M,
     child: &Vm<'_, H::Set>,
     va: u64,
@@ -116,7 +117,7 @@ fn share_leaf<H: Hardware, M: Memory>(
     gather: &mut SweepGather<'_, H, M>,
 ) -> Result<u32, Error> {
     if entry.level == 2 {
-        child.pmap.locks.directories.note_large();
+        child.pmap.locks.directories.note_large(hw);
     }
     let (place, made) = table::create(mem, child.pmap.root(), va, entry.level).ok_or(Error::OutOfMemory)?;
     let is_private = !entry.pte.has(pte::SHARED) && !entry.pte.has(pte::ZERO);

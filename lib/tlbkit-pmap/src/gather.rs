@@ -72,7 +72,7 @@ pub(crate) struct MmuGather<'a, H: Hardware, M, const N: usize> {
     reach: Reach,
     /// The last-level table below which something was recorded last, where each CPU has its own directories.
     last: Option<PhysAddr>,
-    has_directories: bool,
+    pub(crate) has_directories: bool,
     /// Bytes that the operation has looked at since its last flush: below last-level tables whose sharers are in
     /// `reach` or that of `last`.
     looked_at: u64,
@@ -116,7 +116,7 @@ impl<'a, H: Hardware, M: Memory, const N: usize> MmuGather<'a, H, M, N> {
     pub(crate) fn of_space(cpu: &Cpu<'a, 'a, H>, mem: &'a M, pmap: &'a Pmap<H::Set>) -> Self {
         let translations = Translations::OfSpace(pmap.space());
         let inner = TlbGather::new(translations, HeldFrames::new());
-        let has_directories = pmap.has_directories();
+        let has_directories = pmap.has_directories(cpu.hardware());
         let reach = if has_directories { Reach::NOBODY } else { Reach::EVERYBODY };
         let (tables, total_pages) = (Some(pmap.root()), pmap.total_pages());
         Self { translations, inner, tables, total_pages, reach, has_directories, ..Self::of_kernel(cpu, mem) }

@@ -179,7 +179,10 @@ impl<S> Pmap<S> {
         bits: u64,
     ) -> Result<u32, Error> {
         let bytes = 1 << frame.shift;
-        assert!(bytes == PAGE_BYTES || !self.has_directories(), "a large page where each CPU has a directory");
+        assert!(
+            bytes == PAGE_BYTES || !self.has_directories(cpu.hardware()),
+            "a large page where each CPU has a directory"
+        );
         let _guard = self.lock(cpu.hardware(), va);
         let level = if frame.shift == 21 { 2 } else { 1 };
         let place = user_range(va & !(bytes - 1), bytes / PAGE_BYTES);
@@ -194,7 +197,7 @@ impl<S> Pmap<S> {
         assert!(!is_table, "a page table lies at {va:#x}");
         let size = if level == 2 { Pte::LARGE } else { 0 };
         if level == 2 {
-            self.locks.directories.note_large();
+            self.locks.directories.note_large(cpu.hardware());
         }
         self.replace(cpu, mem, va, entry, Pte::new(frame.at, bits | size), Reason::Enter);
         Ok(made)

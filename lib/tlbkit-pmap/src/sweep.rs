@@ -128,7 +128,7 @@ impl<S> Pmap<S> {
         gather: &mut SweepGather<'a, H, M>,
     ) -> Result<(), Error> {
         self.for_each_table_span(cpu.hardware(), mem, range, |span| {
-            if self.has_directories()
+            if gather.has_directories
                 && let Some(last) = table::last_table(mem, self.root(), span.start)
             {
                 gather.look_below(last, span.end - span.start);
@@ -255,11 +255,13 @@ impl<S> Pmap<S> {
         gather: &mut MmuGather<'_, H, M, N>,
     ) {
         // Tables that each CPU has hooked are worth keeping: to take one out costs each of them a fault.
-        if self.has_directories() && !mem.is_low() {
+        if gather.has_directories && !mem.is_low() {
             return;
         }
         table::unhook_tables(mem, self.root(), range, is_unused, &mut |va, frame| {
-            self.unhook(mem, va, frame.at);
+            if gather.has_directories {
+                self.unhook(mem, va, frame.at);
+            }
             gather.table(va, frame);
         });
     }

@@ -30,8 +30,9 @@ pub(crate) fn begin() -> &'static Process {
 /// A thread is about to start beside the caller's. If it is the second one, and the policy says so, each CPU gets page
 /// tables of its own for the process; where no frame is left, or large pages were mapped, all go on sharing.
 pub(crate) fn begin_thread(process: &'static Process) {
-    if protocol::tlb().policy().directories == Directories::OfEachCpu && !process.vm().has_directories() {
-        let _parted = process.vm().give_directories(&machine::cpu(), &Ram);
+    let cpu = machine::cpu();
+    if cpu.hardware().directories() == Directories::OfEachCpu && !process.vm().has_directories(cpu.hardware()) {
+        let _parted = process.vm().give_directories(&cpu, &Ram);
     }
 }
 

@@ -584,7 +584,7 @@ fn a_space_that_has_had_large_pages_is_not_parted() {
     parent.fork(&m.cpu(0), m.mem, child, ChildFill::DirectMap).unwrap();
     for vm in [parent, child] {
         assert_eq!(vm.give_directories(&m.cpu(0), m.mem), Err(Error::HadLargePages));
-        assert_eq!((m.read(0, vm, va), vm.has_directories()), (Ok(1), false));
+        assert_eq!((m.read(0, vm, va), vm.has_directories(m.cpu(0).hardware())), (Ok(1), false));
         m.end(0, vm);
     }
     assert_eq!(m.used(), 0);
@@ -601,7 +601,7 @@ fn a_space_is_parted_later_if_no_frame_is_left() {
     for left in [0, 1] {
         m.mem.left.set(Some(left));
         assert_eq!(vm.give_directories(&m.cpu(0), m.mem), Err(Error::OutOfMemory));
-        assert_eq!((m.used(), m.read(0, vm, va), vm.has_directories()), (used, Ok(1), false));
+        assert_eq!((m.used(), m.read(0, vm, va), vm.has_directories(m.cpu(0).hardware())), (used, Ok(1), false));
     }
     m.mem.left.set(Some(2));
     vm.give_directories(&m.cpu(0), m.mem).unwrap();

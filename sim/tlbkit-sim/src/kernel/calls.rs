@@ -196,7 +196,8 @@ impl Calls {
 
 impl Os for Calls {
     fn map(&self, pages: u64, backing: Backing, protection: Protection) -> u64 {
-        let first = if self.process.vm.has_directories() { calls::address_apart(self.me) } else { 0 };
+        let is_apart = self.machine.with_cpu(self.machine.cpu(), |cpu| self.process.vm.has_directories(cpu.hardware()));
+        let first = if is_apart { calls::address_apart(self.me) } else { 0 };
         let region = Region { first, ..calls::region(pages, backing, protection) };
         self.call_holding(LockWanted::MmapWrite, |_, held| {
             let mapped = self.machine.with_cpu(self.machine.cpu(), |cpu| self.process.vm.map_region(&cpu, region));

@@ -78,7 +78,10 @@ impl Kernel {
     /// True if a second thread of `process` is about to start, and the policy gives CPUs directories of their own then.
     pub(super) fn is_to_be_parted(&self, process: &Process) -> bool {
         let policy = self.machine.tlb().policy();
-        policy.directories == Directories::OfEachCpu && process.threads.get() == 1 && !process.vm.has_directories()
+        let machine = self.machine;
+        policy.directories == Directories::OfEachCpu
+            && process.threads.get() == 1
+            && !machine.with_cpu(machine.cpu(), |cpu| process.vm.has_directories(cpu.hardware()))
     }
 
     /// Frees what is left of spaces that have ended while a CPU held them lazily, once no CPU holds them any more.
