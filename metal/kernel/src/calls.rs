@@ -73,7 +73,11 @@ fn map(process: &'static Process, pages: u64, backing: u64, protection_number: u
         2 => Backing::FilePrivate,
         _ => Backing::FileShared,
     };
-    let first = if process.vm().has_directories(machine::cpu().hardware()) { calls::address_apart(sched::task() as u32) } else { 0 };
+    let first = if process.vm().has_directories(machine::cpu().hardware()) {
+        calls::address_apart(sched::task() as u32)
+    } else {
+        0
+    };
     let region = Region { first, ..calls::region(pages, backing, protection(protection_number)) };
     done(process.vm().map_region(&machine::cpu(), region))
 }
