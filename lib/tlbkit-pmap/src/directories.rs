@@ -1,7 +1,7 @@
 //! Upper page tables of each CPU's own, so that a flush interrupts only CPUs that can hold what it takes away. The rule
 //! is at the head of `tlbkit`'s `flush/sharers.rs`; RadixVM and numaPTE are such kernels.
 //!
-//! A space begins like any other, and costs no more. Before its second thread starts, [`Vm::give_directories`] parts
+//! A space begins like any other, and costs no more. Before its second thread starts, [`Vm::give_directories`] converts
 //! it. The tables that it has are the master tree from then on: complete, and read by all that changes leaves, but
 //! loaded by no CPU. Each CPU has a root, and tables below it down to the directories, whose entries name last-level
 //! tables of the master tree: those below which this CPU has faulted. A fault that finds the page there and the
@@ -19,10 +19,10 @@
 //! | whoever takes a table out of all directories | the lock of the regions is held for writing, and by no fault |
 //! | whoever frees the space | no CPU has it loaded, or ever will |
 //!
-//! The lock of the regions also orders the parting with all that asks whether the space was parted, but for
+//! The lock of the regions also orders the conversion with all that asks whether the space was converted, but for
 //! [`Vm::root_on`].
 //!
-//! Each fault costs a walk of the CPU's own tables more, and each CPU that shares a table one fault more. A parted
+//! Each fault costs a walk of the CPU's own tables more, and each CPU that shares a table one fault more. Such a
 //! space takes two frames, a root for each CPU that has run it, and 4 KiB for each GiB that a CPU uses. It has no large
 //! pages: their entries would have to be changed in all directories at once.
 
@@ -38,7 +38,7 @@ use crate::pte;
 use crate::table::{self, Entry, Found, Root};
 use crate::vm::Vm;
 
-/// The top-level tables of the CPUs, if the space was parted.
+/// The top-level tables of the CPUs, if the space was converted.
 pub(crate) struct Directories {
     /// The frame with the address of each CPU's root, 0 as long as it has none; 0 if all CPUs walk the same tables.
     roots: AtomicU64,

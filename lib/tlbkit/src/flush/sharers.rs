@@ -28,14 +28,14 @@
 //! anything there. A kernel that enters frames by itself keeps away from what it unmaps.) Pages that were retired below
 //! it may be held for longer: nothing is mapped at their addresses meanwhile.
 //!
-//! **The beginning.** A space may begin with tables that all CPUs share, and be parted later: when its second thread
+//! **The beginning.** A space may begin with tables that all CPUs share, and be converted later: when its second thread
 //! is about to start. The kernel makes a top-level table that maps nothing of the user half, the *empty root*, has
 //! [`Hardware::root_here`](crate::Hardware::root_here) name that one from now on, and calls
 //! [`reload_roots`](crate::Cpu::reload_roots), a flush of everything: each CPU that had loaded the shared tables loads
 //! what `root_here` says. Until it returns, CPUs may hold anything, and flushes go to all.
 //!
 //! ```text
-//!   CPU that loads the space (switch/mod.rs)       CPU that parts it (reload_roots)
+//!   CPU that loads the space (switch/mod.rs)       CPU that converts it (reload_roots)
 //!   join the CPU set; presence := switching        root_here names the empty root      (Release)
 //!   fence(SeqCst)                                  advance the generation; fence(SeqCst)
 //!   read the generation               (Acquire)    ask all that hold the space, lazily too, or are switching
