@@ -1,6 +1,7 @@
 //! The page tables on a machine whose CPUs act when a test says so: one program, as each compiles the protocol anew.
 
 mod common;
+mod directories;
 mod enter;
 mod exit;
 mod races;

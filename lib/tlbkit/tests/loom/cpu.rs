@@ -155,9 +155,9 @@ impl Cpu {
     }
 
     /// Gives the CPUs directories of their own. Nobody hooks a table, or takes one away, meanwhile.
-    pub(crate) fn part(&self, table: usize) {
+    pub(crate) fn convert(&self, table: usize) {
         self.enter_kernel();
-        self.machine.tables[table].part();
+        self.machine.tables[table].convert();
         self.protocol().reload_roots(self.machine.space(table));
     }
 
@@ -558,8 +558,8 @@ impl Hardware for Cpu {
     }
 
     fn root_here(&self, space: &AddressSpace<Set>) -> PhysAddr {
-        let is_parted = self.machine.tables[table_of(space.root())].is_parted();
-        if is_parted { own(space.root()) } else { space.root() }
+        let is_converted = self.machine.tables[table_of(space.root())].is_converted();
+        if is_converted { own(space.root()) } else { space.root() }
     }
 
     fn acknowledgement(&self) -> Acknowledgement {

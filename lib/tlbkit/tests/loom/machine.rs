@@ -56,7 +56,7 @@ pub(crate) struct Setup {
     /// The most pages that one INVLPGB takes, on a machine that has it.
     pub(crate) broadcast_pages: Option<NonZeroU32>,
     pub(crate) directories: Directories,
-    /// CPUs load the same tables until somebody parts them.
+    /// CPUs load the same tables until somebody converts the space.
     pub(crate) is_joined: bool,
     /// Most switches, in one execution, away from a CPU that could go on: what bounds the exploration.
     pub(crate) preemptions: usize,

@@ -68,7 +68,7 @@ pub(crate) struct Table {
     /// Where each CPU has a directory of its own: the entry in each that leads to the pages.
     directories: Vec<AtomicU64>,
     /// Not 0 once those are what CPUs load.
-    is_parted: AtomicU64,
+    is_converted: AtomicU64,
     pub(crate) sharers: Sharers,
 }
 
@@ -81,25 +81,25 @@ impl Table {
             lower: Frame::new(),
             pages: (0..pages).map(page).collect(),
             directories: (0..directories).map(|_| AtomicU64::new(0)).collect(),
-            is_parted: AtomicU64::new(u64::from(directories != 0)),
+            is_converted: AtomicU64::new(u64::from(directories != 0)),
             sharers: Sharers::new(),
         }
     }
 
-    /// All CPUs load the same tables, until they are parted.
+    /// All CPUs load the same tables, until they are converted.
     pub(crate) fn join(&self) {
-        self.is_parted.store(0, Ordering::Relaxed); // Relaxed: before anything else
+        self.is_converted.store(0, Ordering::Relaxed); // Relaxed: before anything else
     }
 
     /// From here on CPUs load tables of their own.
-    pub(crate) fn part(&self) {
-        // Release: partner is the Acquire in `is_parted`; as in `tlbkit-pmap`.
-        self.is_parted.store(1, Ordering::Release);
+    pub(crate) fn convert(&self) {
+        // Release: partner is the Acquire in `is_converted`; as in `tlbkit-pmap`.
+        self.is_converted.store(1, Ordering::Release);
     }
 
     /// True if a CPU is to load its own tables.
-    pub(crate) fn is_parted(&self) -> bool {
-        self.is_parted.load(Ordering::Acquire) != 0 // Acquire: partner is the Release in `part`
+    pub(crate) fn is_converted(&self) -> bool {
+        self.is_converted.load(Ordering::Acquire) != 0 // Acquire: partner is the Release in `convert`
     }
 
     /// True if a walk of `cpu` gets below its directory.

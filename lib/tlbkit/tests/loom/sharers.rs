@@ -222,20 +222,20 @@ fn all_have_used<const N: usize>(cpus: &[Cpu; N]) {
     cpus.iter().for_each(|cpu| cpu.access(0));
 }
 
-/// Parts the space, and takes a page away from the sharers of its table, of whom there are none.
-fn part_and_unmap(cpu: &Cpu) {
-    cpu.part(1);
+/// Converts the space, and takes a page away from the sharers of its table, of whom there are none.
+fn convert_and_unmap(cpu: &Cpu) {
+    cpu.convert(1);
     cpu.unmap_within(1, &[0]);
 }
 
-/// A space is parted whose page another CPU uses, leaves and uses again: whenever it does, it walks its own tables, or
-/// the page is there.
+/// A space is converted whose page another CPU uses, leaves and uses again: whenever it does, it walks its own tables,
+/// or the page is there.
 #[test]
-fn inv_2_a_parting_meets_a_cpu_that_leaves_and_comes_back() {
+fn inv_2_a_conversion_meets_a_cpu_that_leaves_and_comes_back() {
     check(
         Setup { spaces: 2, ..joined() },
         all_have_used,
-        [part_and_unmap, |cpu| {
+        [convert_and_unmap, |cpu| {
             cpu.switch(2);
             cpu.switch(1);
             cpu.access(0);
@@ -245,13 +245,13 @@ fn inv_2_a_parting_meets_a_cpu_that_leaves_and_comes_back() {
 
 /// A lazy CPU leaves the tables that it shared before one of them is freed, or comes back before.
 #[test]
-fn inv_6_a_parting_meets_a_lazy_cpu() {
+fn inv_6_a_conversion_meets_a_lazy_cpu() {
     check(
         joined(),
         all_have_used,
         [
             |cpu| {
-                cpu.part(1);
+                cpu.convert(1);
                 cpu.unmap_within_with_tables(1);
             },
             |cpu| {
@@ -265,22 +265,22 @@ fn inv_6_a_parting_meets_a_lazy_cpu() {
 
 /// Another CPU takes a page away from all meanwhile, and its answers bring CPUs up to the newest generation.
 #[test]
-fn inv_4_a_parting_meets_a_flush() {
+fn inv_4_a_conversion_meets_a_flush() {
     check(
         Setup { preemptions: 1, pages: 2, ..joined() },
         all_have_used,
-        [part_and_unmap, |cpu| cpu.unmap(1, &[1]), |cpu| cpu.access(0)],
+        [convert_and_unmap, |cpu| cpu.unmap(1, &[1]), |cpu| cpu.access(0)],
     );
 }
 
-/// The user half of a CPU that is parted is not the one that it has left.
+/// The user half of a CPU that is converted is not the one that it has left.
 #[test]
-fn inv_10_a_parting_reaches_the_user_half() {
+fn inv_10_a_conversion_reaches_the_user_half() {
     let isolated = tlbkit::Policy { isolation: Isolation::On, ..POLICY };
     check(
         Setup { policy: isolated, ..joined() },
         all_have_used,
-        [part_and_unmap, |cpu| {
+        [convert_and_unmap, |cpu| {
             cpu.access(0);
             cpu.lazy();
             cpu.switch(1);

@@ -37,7 +37,7 @@ impl<'k> World<'k> {
         if let Some(vm) = vm.filter(|_| self.kernel.parts_new) {
             let cpu = self.machine.borrow().current;
             // Where no frame is left, all CPUs share its tables.
-            let _parted = self.with_cpu(cpu, |handle| vm.give_directories(&handle, &self.bus()));
+            let _converted = self.with_cpu(cpu, |handle| vm.give_directories(&handle, &self.bus()));
         }
         self.machine.borrow_mut().is_live = was_live;
         self.kernel.made.set(space + usize::from(vm.is_some()));
@@ -46,9 +46,9 @@ impl<'k> World<'k> {
     }
 
     /// Gives the CPUs directories of their own in `space`, unless it has had large pages, or no frame is left.
-    pub(super) fn part(&self, cpu: usize, space: usize) {
-        self.machine.borrow_mut().begin("part", None, 0..0);
-        let _parted = self.with_cpu(cpu, |handle| self.vm(space).give_directories(&handle, &self.bus()));
+    pub(super) fn convert(&self, cpu: usize, space: usize) {
+        self.machine.borrow_mut().begin("convert", None, 0..0);
+        let _converted = self.with_cpu(cpu, |handle| self.vm(space).give_directories(&handle, &self.bus()));
         self.machine.borrow_mut().end();
     }
 

@@ -17,11 +17,11 @@ pub(super) const ALL: &[Named] = &[
     named("directories-spaces", "copies of a space, each with directories, change and end", spaces),
     named("directories-batch", "pages that a batch has taken are found gone by the only CPU that used them", batch),
     named("directories-walk", "tables are freed that a CPU reads without a lock, and has not hooked", walk),
-    named("directories-part", "a space is parted while CPUs use its pages, which go then", part),
-    named("directories-part-1-page", "a space is parted while another CPU uses its page, for all schedules", part_one),
-    named("directories-part-lazy", "a space is parted under CPUs that idle, and its tables are freed", part_lazy),
-    named("directories-part-switch", "a space is parted while CPUs leave it and come back", part_switch),
-    named("directories-part-large", "a space with a large page is to be parted", part_large),
+    named("directories-convert", "a space is converted while CPUs use its pages, which go then", convert),
+    named("directories-convert-1-page", "a space is converted under one user, for all schedules", convert_one),
+    named("directories-convert-lazy", "a space is converted under idle CPUs, and its tables go", convert_lazy),
+    named("directories-convert-switch", "a space is converted while CPUs leave it and come back", convert_switch),
+    named("directories-convert-large", "a space with a large page is to be converted", convert_large),
 ];
 
 /// Those in which pages are retired as well: what one CPU alone can hold comes back at once, the rest after a grace
@@ -51,7 +51,7 @@ impl Program {
     }
 }
 
-/// In one program of four spaces are parted at any time, and not as soon as they are made.
+/// In one program of four spaces are converted at any time, and not as soon as they are made.
 fn with_directories_some_time(seed: u64, mut program: Program) -> Program {
     if !(seed / 4).is_multiple_of(4) {
         return with_directories(program);
@@ -174,7 +174,7 @@ fn batch() -> Program {
     with_directories(Program { setup: shared(2, 2), cpus: vec![user, taker, other] })
 }
 
-fn part() -> Program {
+fn convert() -> Program {
     let owner = vec![Op::Touch(0, Write), Op::Directories, Op::Unmap(0, 2), Op::Map(2, Content::Private)];
     let more = vec![Op::Touch(1, Write), Op::DontNeed(1, 2), Op::Touch(2, Read), Op::Protect(0, 3, Rights::Read)];
     let user = vec![Op::Touch(0, Read), Op::Touch(1, Write), Op::Compute(3), Op::Touch(2, Write), Op::Compute(3)];
@@ -182,12 +182,12 @@ fn part() -> Program {
     Program { setup: shared(3, 2), cpus: vec![[owner, more].concat(), user, giver] }
 }
 
-fn part_one() -> Program {
+fn convert_one() -> Program {
     let owner = vec![Op::Directories, Op::DontNeed(0, 1)];
     Program { setup: shared(1, 1), cpus: vec![owner, vec![Op::Touch(0, Read), Op::Compute(1)]] }
 }
 
-fn part_lazy() -> Program {
+fn convert_lazy() -> Program {
     let owner = vec![Op::Directories, Op::Unmap(0, 1), Op::Map(1, Content::Private), Op::Touch(0, Write)];
     let again = vec![Op::Unmap(0, 1), Op::Map(1, Content::Private)];
     let lazy = vec![Op::Idle, Op::Compute(2), Op::Run(0), Op::FlushHere(0, 1), Op::Touch(0, Write), Op::Idle];
@@ -195,14 +195,14 @@ fn part_lazy() -> Program {
     Program { setup: shared(1, 2), cpus: vec![[owner, again].concat(), lazy, sleeper] }
 }
 
-fn part_switch() -> Program {
+fn convert_switch() -> Program {
     let owner = vec![Op::Touch(0, Write), Op::Directories, Op::DontNeed(0, 1), Op::Touch(0, Write), Op::Unmap(0, 2)];
     let away = vec![Op::Run(1), Op::Compute(1), Op::Run(0), Op::Touch(0, Read), Op::Run(1), Op::Run(0), Op::Compute(2)];
     let other = vec![Op::Borrow(1), Op::Touch(1, Write), Op::KernelTables, Op::Run(0), Op::Touch(0, Read), Op::Fork];
     Program { setup: shared(2, 2), cpus: vec![owner, away, other] }
 }
 
-fn part_large() -> Program {
+fn convert_large() -> Program {
     let owner = vec![Op::Unmap(0, 2), Op::Map(1, Content::Large), Op::Touch(0, Write), Op::Directories];
     let more = vec![Op::Unmap(0, 1), Op::Touch(1, Read), Op::DontNeed(1, 2), Op::Touch(2, Write)];
     let user = vec![Op::Directories, Op::Touch(1, Write), Op::Compute(4), Op::Touch(2, Write), Op::Compute(2)];

@@ -106,7 +106,7 @@ impl World<'_> {
             Op::Clear => self.clear(cpu, space),
             Op::Fork => self.fork(cpu, space),
             Op::Share => self.share(cpu, space),
-            Op::Directories => self.part(cpu, space),
+            Op::Directories => self.convert(cpu, space),
             Op::Exit => self.exit(cpu, space),
             Op::GiantMap => self.map_giants(space),
             Op::GiantUnmap => self.unmap_giants(cpu, space),

@@ -6,8 +6,8 @@
 //! comes back. A table may be made again where one was taken out. Stores go through a buffer, as in the large model; a
 //! CPU walks through what its directory names as early as it can, and keeps all of it until it flushes.
 //!
-//! In one world all CPUs load the same tables at first, until one parts them. It holds the lock of the regions, so no
-//! table is hooked or taken out meanwhile; a flush of a page may be under way.
+//! In one world all CPUs load the same tables at first, until one converts the space. It holds the lock of the regions,
+//! so no table is hooked or taken out meanwhile; a flush of a page may be under way.
 //!
 //! Left out: page-table isolation, tables that are kept with grace periods, INVLPGB, the end of a space.
 
@@ -40,7 +40,7 @@ pub enum Action {
     /// It takes out the table in this place.
     Table(usize, usize),
     /// It gives each CPU tables of its own.
-    Part(usize),
+    Convert(usize),
     /// It idles.
     Idle(usize),
     /// It runs something else.
@@ -103,7 +103,7 @@ impl Sharing {
         let mut steps = match kind {
             Kind::Table => vec![Step::Lock, Step::TakeOut, Step::ReadSharers],
             Kind::Page | Kind::PageOfAll => vec![Step::Change, Step::ReadSharers],
-            Kind::Part => vec![],
+            Kind::Convert => vec![],
         };
         if self.has(Mistake::ReadsSharersFirst) && kind == Kind::Page {
             steps.swap(0, 1);
@@ -112,8 +112,8 @@ impl Sharing {
         cpu.then(&steps);
     }
 
-    fn begin_parting(&self, cpus: &mut [Cpu], by: usize) {
-        self.begin_call(&mut cpus[by], Kind::Part, 0);
+    fn begin_conversion(&self, cpus: &mut [Cpu], by: usize) {
+        self.begin_call(&mut cpus[by], Kind::Convert, 0);
         cpus[by].steps.clear();
         let ask = (0..cpus.len()).filter(|&other| other != by).map(Step::Look);
         let ask = [Step::Advance].into_iter().chain(ask).chain([Step::Send, Step::FlushHere, Step::Wait]);
@@ -161,7 +161,7 @@ impl Sharing {
                     Presence::Switching => !self.has(Mistake::SkipsSwitching),
                     Presence::Lazy => match call.kind {
                         Kind::Table => !self.has(Mistake::SkipsLazy),
-                        Kind::Part => !self.has(Mistake::PartsPastLazy),
+                        Kind::Convert => !self.has(Mistake::ConvertsPastLazy),
                         Kind::Page | Kind::PageOfAll => false,
                     },
                     Presence::Elsewhere => false,
@@ -185,7 +185,7 @@ impl Sharing {
                 cpu.is_loaded = true;
             }
             Step::Name => {
-                state.is_parted = self.has(Mistake::PartsUnderNoLock);
+                state.is_converted = self.has(Mistake::ConvertsUnderNoLock);
                 state.cpus[by].buffer.push(Store::Name);
             }
             Step::Unload => state.cpus[by].is_loaded = false,
@@ -252,7 +252,7 @@ impl Sharing {
             place.sharers[usize::from(table)] = 0;
         }
         let sharers = place.sharers[usize::from(table)];
-        call.reach = if call.kind == Kind::PageOfAll || !state.is_parted { all } else { sharers };
+        call.reach = if call.kind == Kind::PageOfAll || !state.is_converted { all } else { sharers };
         if self.has(Mistake::LeavesItselfOut) {
             call.reach &= !(1 << by);
         }
@@ -301,7 +301,7 @@ impl Sharing {
             Presence::Running if request.generation > cpu.held || self.has(Mistake::NeverAdvances) => {
                 let is_next = request.generation == cpu.held + 1 && request.generation == newest;
                 match request.kind {
-                    Kind::Table | Kind::Part => flush_all(cpu),
+                    Kind::Table | Kind::Convert => flush_all(cpu),
                     _ if is_next => {
                         cpu.flush_page(request.place);
                         cpu.held = newest;
@@ -333,8 +333,8 @@ impl Sharing {
 
     fn end(state: &mut State, by: usize) {
         let call = state.cpus[by].call;
-        if call.kind == Kind::Part {
-            state.is_parted = true;
+        if call.kind == Kind::Convert {
+            state.is_converted = true;
             return;
         }
         let place = &mut state.places[call.place];
@@ -393,7 +393,7 @@ impl Model for Sharing {
             steps: Vec::new(),
             call,
             is_loaded: true,
-            is_own: budget.partings == 0,
+            is_own: budget.conversions == 0,
             newest: 1,
             held: 1,
             paths: [0; TABLES_OF_SPACE],
@@ -404,8 +404,8 @@ impl Model for Sharing {
             places: sharers.map(place),
             cpus: (0..cpus).map(cpu).collect(),
             budget,
-            is_named: budget.partings == 0,
-            is_parted: budget.partings == 0,
+            is_named: budget.conversions == 0,
+            is_converted: budget.conversions == 0,
             was_alone: false,
             was_behind: false,
         };
@@ -415,8 +415,8 @@ impl Model for Sharing {
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
         let budget = state.budget;
-        let is_parting = |cpu: &Cpu| cpu.call.kind == Kind::Part && cpu.steps.contains(&Step::End);
-        let is_closed = state.cpus.iter().any(is_parting) && !self.has(Mistake::PartsUnderNoLock);
+        let is_converting = |cpu: &Cpu| cpu.call.kind == Kind::Convert && cpu.steps.contains(&Step::End);
+        let is_closed = state.cpus.iter().any(is_converting) && !self.has(Mistake::ConvertsUnderNoLock);
         for (by, cpu) in state.cpus.iter().enumerate() {
             if !cpu.buffer.is_empty() {
                 actions.push(Action::Drain(by));
@@ -456,8 +456,8 @@ impl Model for Sharing {
             if cpu.own_presence != Presence::Running {
                 actions.push(Action::Return(by));
             } else {
-                let is_first = by == 0 && budget.partings > 0 && !state.cpus.iter().any(Cpu::holds_regions);
-                actions.extend(is_first.then_some(Action::Part(by)));
+                let is_first = by == 0 && budget.conversions > 0 && !state.cpus.iter().any(Cpu::holds_regions);
+                actions.extend(is_first.then_some(Action::Convert(by)));
                 actions.extend((budget.idles > 0).then_some(Action::Idle(by)));
                 actions.extend((budget.switches > 0).then_some(Action::Leave(by)));
             }
@@ -483,7 +483,7 @@ impl Model for Sharing {
             }
             Action::Page(by, place) => {
                 budget.pages -= 1;
-                let kind = if last.is_parted { Kind::Page } else { Kind::PageOfAll };
+                let kind = if last.is_converted { Kind::Page } else { Kind::PageOfAll };
                 self.begin_call(&mut cpus[by], kind, place);
             }
             Action::PageOfAll(by, place) => {
@@ -494,9 +494,9 @@ impl Model for Sharing {
                 budget.tables -= 1;
                 self.begin_call(&mut cpus[by], Kind::Table, place);
             }
-            Action::Part(by) => {
-                budget.partings -= 1;
-                self.begin_parting(cpus, by);
+            Action::Convert(by) => {
+                budget.conversions -= 1;
+                self.begin_conversion(cpus, by);
             }
             Action::Idle(by) => {
                 budget.idles -= 1;

@@ -61,7 +61,7 @@ pub(super) enum Kind {
     PageOfAll,
     Table,
     /// Nothing: each CPU gets tables of its own.
-    Part,
+    Convert,
 }
 
 /// What a CPU is about.
@@ -124,7 +124,7 @@ pub struct State {
     /// CPUs that load the space load tables of their own.
     pub(super) is_named: bool,
     /// All do: flushes go to sharers alone.
-    pub(super) is_parted: bool,
+    pub(super) is_converted: bool,
     /// A flush has interrupted nobody while another CPU ran the space.
     pub(super) was_alone: bool,
     /// A CPU that was behind has flushed a page by itself.

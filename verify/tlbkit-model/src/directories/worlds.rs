@@ -51,9 +51,9 @@ pub enum Mistake {
     /// A CPU that comes back from lazy mode does.
     ReturnsToTheSharedRoot,
     /// CPUs that idle are not asked, and keep the tables that they shared.
-    PartsPastLazy,
+    ConvertsPastLazy,
     /// Other CPUs take something away, from sharers alone, while CPUs are about to load their own tables.
-    PartsUnderNoLock,
+    ConvertsUnderNoLock,
 }
 
 impl Mistake {
@@ -82,8 +82,8 @@ impl Mistake {
         Self::NamesAfterTheFlush,
         Self::KeepsTheSharedRoot,
         Self::ReturnsToTheSharedRoot,
-        Self::PartsPastLazy,
-        Self::PartsUnderNoLock,
+        Self::ConvertsPastLazy,
+        Self::ConvertsUnderNoLock,
     ];
 
     /// The world in which it is seen.
@@ -98,8 +98,8 @@ impl Mistake {
             | Self::KeepsOtherDirectories
             | Self::FreesFirst
             | Self::ForgetsSharersFirst => &TABLES,
-            Self::NamesAfterTheFlush | Self::KeepsTheSharedRoot | Self::PartsUnderNoLock => &PARTED,
-            Self::ReturnsToTheSharedRoot | Self::PartsPastLazy => &PARTED_LAZY,
+            Self::NamesAfterTheFlush | Self::KeepsTheSharedRoot | Self::ConvertsUnderNoLock => &CONVERTED,
+            Self::ReturnsToTheSharedRoot | Self::ConvertsPastLazy => &CONVERTED_LAZY,
             Self::AloneElsewhere | Self::NeverAdvances | Self::SkipsSwitching | Self::ReturnsUnfenced => &SWITCHES,
             _ => &HOOKS,
         }
@@ -134,10 +134,11 @@ pub(super) struct Budget {
     pub(super) idles: u8,
     pub(super) switches: u8,
     /// Where it is not 0, the CPUs share all tables at first.
-    pub(super) partings: u8,
+    pub(super) conversions: u8,
 }
 
-const NOTHING: Budget = Budget { hooks: 0, pages: 0, pages_of_all: 0, tables: 0, idles: 0, switches: 0, partings: 0 };
+const NOTHING: Budget =
+    Budget { hooks: 0, pages: 0, pages_of_all: 0, tables: 0, idles: 0, switches: 0, conversions: 0 };
 
 const HOOKS: World = World {
     name: "hooks",
@@ -182,20 +183,20 @@ const MIXED: World = World {
     budget: Budget { hooks: 1, pages: 1, tables: 1, idles: 1, ..NOTHING },
 };
 
-const PARTED: World = World {
-    name: "parted",
+const CONVERTED: World = World {
+    name: "converted",
     cpus: 2,
     sharers: [0, 0],
     initiators: 2,
-    budget: Budget { hooks: 1, pages: 1, switches: 1, partings: 1, ..NOTHING },
+    budget: Budget { hooks: 1, pages: 1, switches: 1, conversions: 1, ..NOTHING },
 };
-const PARTED_LAZY: World = World {
-    name: "parted, lazy",
+const CONVERTED_LAZY: World = World {
+    name: "converted, lazy",
     cpus: 2,
     sharers: [0, 0],
     initiators: 1,
-    budget: Budget { pages: 1, tables: 1, idles: 1, partings: 1, ..NOTHING },
+    budget: Budget { pages: 1, tables: 1, idles: 1, conversions: 1, ..NOTHING },
 };
 
 /// All of them.
-pub const WORLDS: [World; 8] = [HOOKS, SWITCHES, TABLES, PASSED_BY, SENDERS, MIXED, PARTED, PARTED_LAZY];
+pub const WORLDS: [World; 8] = [HOOKS, SWITCHES, TABLES, PASSED_BY, SENDERS, MIXED, CONVERTED, CONVERTED_LAZY];

@@ -90,7 +90,7 @@ impl Machine {
     }
 
     /// A space in which each CPU has directories of its own.
-    pub(crate) fn parted_space(&'static self) -> &'static Vm<'static> {
+    pub(crate) fn converted_space(&'static self) -> &'static Vm<'static> {
         let vm = self.space();
         vm.give_directories(&self.cpu(0), self.mem).unwrap();
         vm
