@@ -10,6 +10,7 @@ pub(super) const ALL: &[Named] = &[
     broadcast("broadcast-tables", "tables of a space with a shared PCID are freed under lazy CPUs", tables),
     broadcast("broadcast-ends", "spaces with shared PCIDs end, and others get them", ends),
     broadcast("broadcast-heir", "the PCID of a space that a lazy CPU held goes to the next one", heir),
+    broadcast("broadcast-heirs", "CPUs that used a PCID switch to the space that is just given it", heirs),
     broadcast("broadcast-end-1-page", "a space ends under a CPU that ran it by its shared PCID alone", end),
     broadcast("broadcast-evict", "a batch takes pages of spaces that moved, that move and that did not", evict),
     broadcast("broadcast-kernel", "kernel mappings are removed by INVLPGB", kernel),
@@ -56,6 +57,17 @@ fn heir() -> Program {
     let ender = vec![Op::Exit, Op::Run(1), Op::Share, Op::Compute(3)];
     let lazy = vec![Op::KernelMap, Op::Run(1), Op::Share, Op::Compute(3)];
     Program { setup, cpus: vec![ender, lazy] }
+}
+
+/// CPUs 1 and 2 were lazy in space 0 when it ended, so they hold paths under its PCID; they load space 1 while that
+/// gets it.
+fn heirs() -> Program {
+    let mut setup = shared(1, 0);
+    setup.push((0, Op::Share));
+    setup.extend([1, 2].into_iter().flat_map(|cpu| [(cpu, Op::Run(0)), (cpu, Op::Idle)]));
+    setup.extend([(0, Op::Exit), (1, Op::Run(1)), (2, Op::Run(1)), (0, Op::Run(1))]);
+    let switcher = [Op::KernelTables, Op::Run(1)].repeat(5);
+    Program { setup, cpus: vec![vec![Op::Compute(3), Op::Share, Op::Compute(2)], switcher.clone(), switcher] }
 }
 
 /// CPU 1 has never run space 0 under its own PCID, and holds it lazily when it ends.

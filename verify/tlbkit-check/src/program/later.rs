@@ -48,6 +48,7 @@ pub(super) const ALL: &[Named] = &[
         "a space ends while lazy CPUs leave it for the kernel's tables and go on",
         own::lazy_kernel_next,
     ),
+    named("last-holders", "the last CPUs that hold a dead space leave it at the same time", own::last_holders),
     named("lazy-flush", "a lazy CPU flushes what it has loaded just when it must leave that", own::lazy_flush),
     named("walk", "page tables are freed while code that takes no lock reads them", walk::users),
     named("walk-kernel", "the same of the kernel's page tables", walk::of_kernel),

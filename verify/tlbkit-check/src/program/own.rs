@@ -100,12 +100,21 @@ pub(super) fn forgotten_end() -> Program {
     Program { setup, cpus: vec![[issuer, vec![Op::Exit]].concat(), left.clone(), left] }
 }
 
-/// A lazy CPU loads the kernel's tables and then another space while the one that it held ends.
+/// A lazy CPU loads the kernel's tables, stays there for a while, and loads another space, while the one that it held
+/// ends.
 pub(super) fn lazy_kernel_next() -> Program {
+    let mut setup = shared(1, 3);
+    setup.extend([1, 2, 3].map(|cpu| (cpu, Op::Idle)));
+    let leaver = vec![Op::KernelTables, Op::Compute(12), Op::Run(1), Op::Idle, Op::KernelTables, Op::Run(1)];
+    Program { setup, cpus: vec![vec![Op::Exit, Op::Run(1), Op::Compute(2)], leaver.clone(), leaver.clone(), leaver] }
+}
+
+/// The last two CPUs that hold a space which has ended go on to another one at the same time.
+pub(super) fn last_holders() -> Program {
     let mut setup = shared(1, 2);
-    setup.extend([(1, Op::Idle), (2, Op::Idle)]);
-    let leaver = vec![Op::KernelTables, Op::Run(1), Op::Idle, Op::KernelTables, Op::Run(1)];
-    Program { setup, cpus: vec![vec![Op::Exit, Op::Run(1), Op::Compute(2)], leaver.clone(), leaver] }
+    setup.extend([(1, Op::Idle), (2, Op::Idle), (0, Op::Exit)]);
+    let holder = vec![Op::Run(1), Op::Compute(1)];
+    Program { setup, cpus: vec![vec![Op::Run(1), Op::Compute(1)], holder.clone(), holder] }
 }
 
 /// A lazy CPU flushes what it has loaded, just when a request makes it leave the tables that are freed.

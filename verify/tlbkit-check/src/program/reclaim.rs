@@ -29,7 +29,7 @@ pub(super) const ALL: &[Named] = &[
     named("reclaim-write-1-page", "the same, small enough for all schedules", write_one),
     named(
         "reclaim-fault",
-        "a page is read, reclaimed and copied by three CPUs, on which it was not mapped before",
+        "pages are read, reclaimed and copied by three CPUs, on which they were not mapped before",
         fault,
     ),
     named("reclaim-switch", "pages are reclaimed while CPUs come, go and idle", switch),
@@ -139,10 +139,12 @@ fn write_one() -> Program {
     Program { setup: readers(2, 1), cpus: vec![owner, vec![Op::Touch(0, Read), Op::Touch(0, Read)]] }
 }
 
+/// The reader goes on until the writer has its copy, before the taker needs the frames.
 fn fault() -> Program {
-    let reader = [Op::Touch(0, Read), Op::Touch(0, Read)].repeat(2);
-    let taker = vec![Op::Reclaim(0, 1), Op::Reclaim(0, 1)];
-    Program { setup: readers(3, 0), cpus: vec![vec![Op::Touch(0, Write)], reader, taker] }
+    let writer = vec![Op::Touch(0, Write), Op::Touch(1, Write)];
+    let reader = [Op::Touch(0, Read), Op::Touch(1, Read), Op::Compute(8)].repeat(4);
+    let taker = vec![Op::Touch(0, Read), Op::Touch(1, Read), Op::Reclaim(0, 2), Op::Compute(40)];
+    Program { setup: readers(3, 0), cpus: vec![writer, reader, taker] }
 }
 
 fn switch() -> Program {

@@ -57,9 +57,9 @@ fn two() -> Program {
 }
 
 fn epochs() -> Program {
-    let owner = vec![Op::Retire(0, 1), Op::Poll, Op::Poll, Op::Compute(2)];
-    let other = vec![Op::Retire(1, 1), Op::Poll, Op::Poll, Op::Compute(12)];
-    Program { setup: shared(2, 1), cpus: vec![owner, other] }
+    let owner = [0, 2].map(|page| [Op::Retire(page, 1), Op::Poll, Op::Poll, Op::Compute(2)]).concat();
+    let other = [1, 3].map(|page| [Op::Retire(page, 1), Op::Poll, Op::Poll, Op::Compute(12)]).concat();
+    Program { setup: shared(4, 1), cpus: vec![owner, other] }
 }
 
 fn flush() -> Program {
