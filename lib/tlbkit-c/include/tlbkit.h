@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 // A hash of this file: `tlbkit_header_fits` compares it with the one in the archive.
-#define TLBKIT_INTERFACE 0x9ae15c95dbce9873ull
+#define TLBKIT_INTERFACE 0xc383605a65bc01c3ull
 // For gcc and clang.
 #define TLBKIT_ALIGNED(bytes) __attribute__((aligned(bytes)))
 #define TLBKIT_MUST_USE __attribute__((warn_unused_result))
@@ -43,7 +43,7 @@
 #define TLBKIT_FEATURE_INVPCID 2
 
 // Size of a machine in 8-byte words.
-#define TLBKIT_MACHINE_WORDS 96
+#define TLBKIT_MACHINE_WORDS 104
 
 // Size of one CPU's state in 8-byte words.
 #define TLBKIT_CPU_STATE_WORDS 64

@@ -14,7 +14,7 @@ use crate::mark::Mark;
 use crate::status::Status;
 
 /// Size of a machine in 8-byte words.
-pub const TLBKIT_MACHINE_WORDS: usize = 96;
+pub const TLBKIT_MACHINE_WORDS: usize = 104;
 /// Size of one CPU's state in 8-byte words.
 pub const TLBKIT_CPU_STATE_WORDS: usize = 64;
 /// Size of a space in 8-byte words.

@@ -2,8 +2,9 @@
 
 mod tools;
 
+use std::path::Path;
 use std::process::Command;
-use tools::{Result, archive, crate_dir, run, scratch};
+use tools::{Result, archive, archive_of, crate_dir, run, scratch};
 
 /// Warnings are errors; C11, as old as kernels like it.
 const FLAGS: &[&str] = &["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-no-pie", "-fno-pie"];
@@ -26,15 +27,33 @@ fn an_archive_with_events_tells_each_once() -> Result<()> {
 /// The whole header behaves as before on a machine that has none of these, and each does what it is for.
 #[test]
 fn an_archive_for_guests_isolated_cpus_and_broadcasts_spares_interrupts_and_waits() -> Result<()> {
-    let defines = ["-DTLBKIT_GUEST", "-DTLBKIT_ISOLATED", "-DTLBKIT_BROADCAST", "-DTLBKIT_EARLY"];
-    uses_and_misuses("guest,isolated,broadcast,early", &defines)
+    let defines = ["-DTLBKIT_EVENTS", "-DTLBKIT_GUEST", "-DTLBKIT_ISOLATED", "-DTLBKIT_BROADCAST", "-DTLBKIT_EARLY"];
+    uses_and_misuses("events,guest,isolated,broadcast,early", &defines)
+}
+
+#[test]
+fn a_linked_archive_calls_each_function_of_the_kernel() -> Result<()> {
+    let Some(archive) = archive("linked")? else { return Ok(()) };
+    succeeds("host-linked", &["linked.c"], &["-DTLBKIT_LINKED"], &archive)
+}
+
+/// No status, but no silence either: the call has flushed nobody else.
+#[test]
+fn an_archive_without_checks_calls_the_hook_where_others_would_be_waited_for() -> Result<()> {
+    let Some(archive) = archive_of("archive-unchecked", &["--no-default-features"])? else { return Ok(()) };
+    succeeds("host-unchecked", &["unchecked.c", "machine.c"], &[], &archive)
 }
 
 fn uses_and_misuses(features: &str, defines: &[&str]) -> Result<()> {
     let Some(archive) = archive(features)? else { return Ok(()) };
-    let program = scratch(&format!("host-{features}"))?.join("host");
-    let sources = ["main.c", "machine.c", "use.c", "flush.c", "misuse.c", "misplaced.c", "events.c", "spare.c"]
-        .map(|name| crate_dir().join("tests/host").join(name));
+    let sources = ["main.c", "machine.c", "use.c", "flush.c", "misuse.c", "misplaced.c", "events.c", "spare.c"];
+    succeeds(&format!("host-{features}"), &sources, defines, &archive)
+}
+
+/// The program of these sources of `tests/host` prints that all is well.
+fn succeeds(name: &str, sources: &[&str], defines: &[&str], archive: &Path) -> Result<()> {
+    let program = scratch(name)?.join("host");
+    let sources = sources.iter().map(|name| crate_dir().join("tests/host").join(name));
     let mut gcc = Command::new("gcc");
     gcc.args(FLAGS)
         .args(defines)

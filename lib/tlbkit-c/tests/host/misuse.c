@@ -67,8 +67,9 @@ static void a_bad_setup_is_refused(void) {
     HOLE(irqs_restore);
     HOLE(last_lazy_reference);
 #undef HOLE
-    setup.policy = "tlbkit:lazy_refs=shot-down+lru=16"; /* needs it not, and has another fault */
-    IS(BAD_VALUE, tlbkit_machine_init(&fresh, &setup));
+    struct tlbkit_machine other;
+    setup.policy = "tlbkit:lazy_refs=shot-down"; /* needs it not */
+    OK(tlbkit_machine_init(&other, &setup));
     setup = good_setup(), setup.policy = "tlbkit:lru=16";
     IS(BAD_VALUE, tlbkit_machine_init(&fresh, &setup));
     IS(NOT_MADE, tlbkit_bring_up(&fresh, 0));
@@ -142,6 +143,36 @@ static void interrupts_in_the_wrong_state_are_refused(void) {
     IS(IRQS_OFF, tlbkit_gather_finish(&gather, 0));
     irqs_on[0] = true;
     IS(OK, tlbkit_gather_finish(&gather, 0));
+}
+
+// A machine of more CPUs than a word has bits, on which nothing happens.
+static uint32_t no_features(uint32_t cpu) { return (void)cpu, 0; }
+static void nothing(uint32_t cpu) { (void)cpu; }
+static void nothing_with(uint32_t cpu, uint64_t value) { (void)cpu, (void)value; }
+static void no_ipi(uint32_t cpu, uint32_t to) { CHECK(cpu == to); }
+static bool are_off(uint32_t cpu) { return (void)cpu, false; }
+static uint64_t save_nothing(uint32_t cpu) { return (void)cpu, 0; }
+static void nobody_left(uint32_t cpu, struct tlbkit_space *space) { (void)cpu, (void)space; }
+
+static void a_cpu_with_a_high_number_is_waited_for_too(void) {
+    enum { HIGH = 64 };
+    static struct tlbkit_machine wide;
+    static struct tlbkit_cpu_state cpus[HIGH + 1];
+    static uint64_t matrix[TLBKIT_MATRIX_WORDS(HIGH + 1)];
+    static const struct tlbkit_hardware_ops ops = {
+        .features = no_features, .write_cr3 = nothing_with, .invlpg = nothing_with, .toggle_pge = nothing,
+        .send_ipi = no_ipi, .send_ipi_to_others = nothing, .relax = nothing, .irqs_enabled = are_off,
+        .irqs_save = save_nothing, .irqs_restore = nothing_with, .last_lazy_reference = nobody_left};
+    const struct tlbkit_setup setup = {.ops = &ops, .cpus = cpus, .cpu_count = HIGH + 1, .matrix = matrix,
+                                       .matrix_words = TLBKIT_MATRIX_WORDS(HIGH + 1), .kernel_root = 0x1000};
+    const uint32_t k4 = TLBKIT_STRIDE_PAGE4K, why = TLBKIT_REASON_KERNEL_REMOVE;
+    OK(tlbkit_machine_init(&wide, &setup));
+    OK(tlbkit_bring_up(&wide, 0));
+    OK(tlbkit_flush_kernel_range(&wide, 0, KERNEL_VA, 1, k4, why)); /* nobody else is online */
+    OK(tlbkit_bring_up(&wide, HIGH));
+    IS(IRQS_OFF, tlbkit_flush_kernel_range(&wide, 0, KERNEL_VA, 1, k4, why));
+    OK(tlbkit_offline(&wide, 0));
+    OK(tlbkit_flush_kernel_range(&wide, HIGH, KERNEL_VA, 1, k4, why));
 }
 
 static void bad_numbers_are_refused(void) {
@@ -264,10 +295,32 @@ static void a_space_that_another_cpu_runs_reaches_the_hook(void) {
     }
 }
 
+static void a_cpu_with_an_instruction_that_the_table_lacks_reaches_the_hook(void) {
+    static struct tlbkit_hardware_ops without;
+    int status;
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        without = hardware, without.invpcid = NULL;
+        table = &without;
+        expected = "a CPU has INVPCID and the table of functions does not";
+        tlbkit_set_panic_hook(hook);
+        machine_begin(NULL);
+        (void)!tlbkit_flush_all_this_cpu(&machine, 0);
+        _exit(0);
+    }
+    CHECK(waitpid(child, &status, 0) == child);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 42);
+}
+
 static void every_status_has_its_text(void) {
-    const char *unknown = tlbkit_status_text(TLBKIT_STATUS_WRONG_CPU + 1);
-    for (uint32_t status = 0; status <= TLBKIT_STATUS_WRONG_CPU; status++)
-        CHECK(strcmp(tlbkit_status_text(status), unknown) != 0);
+    const char *unknown = tlbkit_status_text(TLBKIT_STATUS_SHOT_DOWN + 1);
+    CHECK(strcmp(unknown, "no status of tlbkit") == 0);
+    CHECK(strcmp(tlbkit_status_text(TLBKIT_STATUS_OK), "ok") == 0);
+    for (uint32_t status = 0; status <= TLBKIT_STATUS_SHOT_DOWN; status++)
+        for (uint32_t other = 0; other <= status; other++)
+            CHECK((strcmp(tlbkit_status_text(status), tlbkit_status_text(other)) == 0) == (status == other));
+    CHECK(strcmp(tlbkit_status_text(TLBKIT_STATUS_SHOT_DOWN), unknown) != 0);
 }
 
 void misuse_everything(void) {
@@ -279,10 +332,12 @@ void misuse_everything(void) {
     a_bad_space_is_refused();
     a_bad_cpu_is_refused();
     interrupts_in_the_wrong_state_are_refused();
+    a_cpu_with_a_high_number_is_waited_for_too();
     bad_numbers_are_refused();
     a_bad_gather_is_refused();
     a_gather_that_is_forgotten_keeps_its_frames();
     a_flush_inside_a_wait_reaches_the_hook();
     a_space_that_another_cpu_runs_reaches_the_hook();
+    a_cpu_with_an_instruction_that_the_table_lacks_reaches_the_hook();
     every_status_has_its_text();
 }

@@ -390,6 +390,7 @@ static void counters_count(const struct known *policy) {
     CHECK(local == 1 && remote == CPUS - 1 && kernel == 1);
     OK(tlbkit_count_size(&machine, 0, policy->is_always_full ? 0 : 1, &size));
     CHECK(size.samples != 0 && size.cycles != 0);
+    OK(tlbkit_count_size(&machine, 0, 512, &size));
     CHECK(tlbkit_count_size(&machine, 0, 513, &size) == TLBKIT_STATUS_BAD_VALUE);
 }
 #endif
