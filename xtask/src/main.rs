@@ -36,7 +36,8 @@ cargo xtask fences [CRATE] [FILE]    each of their fences and orderings, or thos
 cargo xtask mutants [NAME...]        each historical bug in a copy of the protocol, or of what stands around it: must be
                                      caught; then the protocol as it is for 100 times the budget (--quick, and with a
                                      name: once; --clean: that alone)
-cargo xtask mutants --generate FILE  bugs of the kind that authors make, in the files with FILE in their path
+cargo xtask mutants --generate FILE  bugs of the kind that authors make, in the files with FILE in their path; after
+                                     `--sample N` N of them
 cargo xtask boot [WORD...]           the test kernel once, and what it tells; metal/kernel/README.md has the words
 cargo xtask qemu [PART]              the test kernel in emulators: boot, compare, faults, soak [MINUTES], bochs, monitor
 cargo xtask c-kernel                 the C example in QEMU, as it is and with each fault

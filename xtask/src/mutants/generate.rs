@@ -138,9 +138,13 @@ enum Fate {
     Survived,
 }
 
-/// The verb's part `--generate`: changes of files whose path has one of `parts` in it, of all if there are none. False
-/// if something survived, or an excuse is none any more.
-pub(super) fn run(root: &Path, parts: &[String]) -> Result<bool> {
+/// The verb's part `--generate`: changes of files whose path has one of `parts` in it, of all if there are none; after
+/// `--sample N` so many of them. False if something survived, or an excuse is none any more.
+pub(super) fn run(root: &Path, args: &[String]) -> Result<bool> {
+    let (sample, parts) = match args {
+        [flag, count, parts @ ..] if flag == "--sample" => (Some(count.parse().context("`--sample`")?), parts),
+        parts => (None, parts),
+    };
     let copies = Generated::new(root, &setup::target_dir(root).join("mutants/generated"))?;
     let is_asked = |name: &str| parts.is_empty() || parts.iter().any(|part| name.contains(&**part));
     let mut changes = Vec::new();
@@ -152,8 +156,12 @@ pub(super) fn run(root: &Path, parts: &[String]) -> Result<bool> {
             }
         }
     }
+    if let Some(count) = sample {
+        changes = spread(changes, count);
+    }
     let mut excuses = excuses(&fs::read_to_string(root.join(EXCUSES))?).context(EXCUSES)?;
-    excuses.retain(|excuse| is_asked(&excuse.file));
+    let is_made = |excuse: &Excuse| sample.is_none() || changes.iter().any(|change| excuse.is_of(change));
+    excuses.retain(|excuse| is_asked(&excuse.file) && is_made(excuse));
     let built = build(&copies, &changes)?;
     let fates = ask(&copies, &changes, &built, &excuses)?;
     print_counts("operator", &changes, &fates, |change| change.operator);
@@ -163,6 +171,17 @@ pub(super) fn run(root: &Path, parts: &[String]) -> Result<bool> {
         println!("excused for nothing: {file}: {function}: {operator}: `{was}` became `{is}`");
     }
     Ok(idle.is_empty() && !fates.values().any(|fate| *fate == Fate::Survived))
+}
+
+/// So many of `all`, from everywhere in it, and the same ones each time.
+fn spread<T>(all: Vec<T>, count: usize) -> Vec<T> {
+    /// 2^64 by the golden ratio: multiples of it lie as far apart as they can.
+    const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mut numbered: Vec<_> = all.into_iter().enumerate().collect();
+    numbered.sort_by_key(|(n, _)| (*n as u64).wrapping_mul(STEP));
+    numbered.truncate(count);
+    numbered.sort_by_key(|(n, _)| *n);
+    numbered.into_iter().map(|(_, one)| one).collect()
 }
 
 /// Whether a change that nobody noticed has this excuse.
@@ -530,6 +549,15 @@ mod tests {
         }
         assert!(excuses("[[excused]]\nfile = 'a'\nreason = ''\n").is_err());
         Ok(())
+    }
+
+    #[test]
+    fn a_sample_is_spread_over_all() {
+        let sample = spread((0..1000).collect(), 10);
+        let gaps: Vec<i32> = sample.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        assert_eq!(sample.len(), 10);
+        assert!(gaps.iter().all(|&gap| (30..300).contains(&gap)), "{sample:?}");
+        assert_eq!(spread(vec![1, 2], 10), [1, 2]);
     }
 
     #[test]
