@@ -19,6 +19,8 @@ pub(crate) enum Observation<'a> {
     FreedTableWalked { cpu: usize, va: u64, level: u32, table: FrameName, fetched: u64 },
     /// The same of code of the kernel on `cpu`, which takes no lock.
     FreedTableRead { cpu: usize, va: u64, level: u32, table: FrameName },
+    /// CPUs were given other top-level tables of a space than the one at `root`, which none of them loads any more.
+    TablesReplaced { root: u64 },
     /// An instruction of `cpu` faults.
     InstructionFaulted { cpu: usize, exception: Exception },
     /// A plain store is about to overwrite the word at `at` in physical memory.

@@ -52,6 +52,7 @@ impl Monitor for Oracles {
                 Some(table::walked(machine, cpu, va, level, table, fetched))
             }
             Observation::FreedTableRead { cpu, va, level, table } => Some(table::read(machine, cpu, va, level, table)),
+            Observation::TablesReplaced { root } => table::replaced(machine, root),
             Observation::InstructionFaulted { cpu, exception: Exception(rule) } => {
                 Some(finding(machine, Oracle::Exception, cpu, rule.to_owned()))
             }

@@ -1,9 +1,12 @@
 //! No CPU walks a page table that was given back, lazily or not (INV-6, C-20, C-21), and no code that interrupts would
 //! have to wait for reads one (C-23).
 
+use tlbkit::{PAGE_BYTES, Pcid};
+
 use super::story::finding;
 use crate::finding::{Finding, Oracle};
 use crate::machine::Machine;
+use crate::machine::core::Core;
 use crate::machine::memory::{FrameName, Use};
 
 /// Looks at the loaded root and at every path cached for the loaded PCID.
@@ -35,6 +38,16 @@ pub(super) fn read(machine: &Machine, cpu: usize, va: u64, level: u32, table: Fr
         "on its way to {va:#x}, with interrupts off, the kernel reads a freed level-{level} table: frame {at:#x}"
     );
     finding(machine, Oracle::FreedTable, cpu, text)
+}
+
+/// The top-level table at `root` was replaced, and the call that did it has returned: what CPU still walks it?
+pub(super) fn replaced(machine: &Machine, root: u64) -> Option<Finding> {
+    let loads_it = |core: &Core| {
+        let user_half = if core.pcid.0 & Pcid::USER_BIT == 0 { 0 } else { PAGE_BYTES };
+        core.walks() && core.root.at == root + user_half
+    };
+    let cpu = machine.cpus.iter().position(loads_it)?;
+    Some(report(machine, cpu, "its loaded top-level table was replaced", machine.cpus[cpu].root, machine.step))
 }
 
 fn report(machine: &Machine, cpu: usize, what: &str, table: FrameName, fetched: u64) -> Finding {

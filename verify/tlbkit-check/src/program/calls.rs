@@ -9,6 +9,7 @@ use tlbkit_pmap::{Backing, Eviction, Fault, Frame, KernelWindow, Memory, Protect
 use super::{Access, Content, Rights, pages};
 use crate::machine::core::Mode;
 use crate::machine::memory::CACHED_FILE;
+use crate::machine::observation::Observation;
 use crate::machine::port::Protocol;
 use crate::machine::touch::Touched;
 use crate::machine::values::Values;
@@ -34,7 +35,7 @@ impl<'k> World<'k> {
         let was_live = std::mem::replace(&mut self.machine.borrow_mut().is_live, false);
         let vm = Vm::new(self.tlb, &self.bus(), self.kernel_map, SpaceToken(space as u64), set);
         let vm = vm.ok().map(|vm| self.spaces[space].get_or_init(|| vm));
-        if let Some(vm) = vm.filter(|_| self.kernel.parts_new) {
+        if let Some(vm) = vm.filter(|_| self.kernel.converts_new) {
             let cpu = self.machine.borrow().current;
             // Where no frame is left, all CPUs share its tables.
             let _converted = self.with_cpu(cpu, |handle| vm.give_directories(&handle, &self.bus()));
@@ -48,8 +49,12 @@ impl<'k> World<'k> {
     /// Gives the CPUs directories of their own in `space`, unless it has had large pages, or no frame is left.
     pub(super) fn convert(&self, cpu: usize, space: usize) {
         self.machine.borrow_mut().begin("convert", None, 0..0);
-        let _converted = self.with_cpu(cpu, |handle| self.vm(space).give_directories(&handle, &self.bus()));
-        self.machine.borrow_mut().end();
+        let converted = self.with_cpu(cpu, |handle| self.vm(space).give_directories(&handle, &self.bus()));
+        let mut machine = self.machine.borrow_mut();
+        if converted.is_ok() {
+            machine.report(&Observation::TablesReplaced { root: self.vm(space).space().root().0 });
+        }
+        machine.end();
     }
 
     /// One call that changes what the pages in `range` of `space` hold.

@@ -60,14 +60,14 @@ pub(crate) struct Kernel {
     /// CPUs may have upper page tables of their own.
     pub(super) has_directories: bool,
     /// They have them in each space from its beginning.
-    pub(super) parts_new: bool,
+    pub(super) converts_new: bool,
 }
 
 impl Kernel {
     pub(crate) fn new(program: Program) -> Self {
         let (cpus, spaces) = (program.cpus.len(), program.spaces());
         let has_directories = program.has_directories();
-        let parts_new = program.setup.first().is_some_and(|&(_, op)| op == Op::Directories);
+        let converts_new = program.setup.first().is_some_and(|&(_, op)| op == Op::Directories);
         let has_walkers = program.has_walkers();
         let reclaims = program.reclaims();
         let passes = reclaims || program.ops().any(|op| matches!(op, Op::Retire(..)));
@@ -93,7 +93,7 @@ impl Kernel {
             passes,
             reclaims,
             has_directories,
-            parts_new,
+            converts_new,
         }
     }
 
