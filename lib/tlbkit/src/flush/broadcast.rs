@@ -86,24 +86,9 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     pub(crate) fn follow(&self, stamp: Stamp) -> bool {
         if self.asid().is_shared() {
             self.hardware.event(Event::AlreadyCurrent);
-        } else if !self.load_shared(stamp) {
-            return false;
+            return true;
         }
-        if self.has_directories() {
-            self.follow_root();
-        }
-        true
-    }
-
-    /// Loads what `root_here` names for the space that runs here, if `reload_roots` has changed that. Its last INVLPGB
-    /// is still to come.
-    #[cold]
-    fn follow_root(&self) {
-        let root = self.with_space_of(self.loaded_token(), |space| self.hardware.root_here(space));
-        if root.0 != self.state.root.get() {
-            self.state.root.set(root.0);
-            self.load_keeping(root, self.asid());
-        }
+        self.load_shared(stamp)
     }
 
     /// Flushes a space as far as INVLPGB reaches it. [`Outcome::Complete`] if that is everywhere.

@@ -47,18 +47,6 @@
 //! space lazily leaves it, as for any freed table: it would walk the shared tables, from which nobody is told of what
 //! is freed. What is cached under the ASID of a CPU that runs something else is stale by its generation.
 //!
-//! Under a PCID that all CPUs share nothing is compared, and a CPU keeps what it has cached when it loads another root:
-//!
-//! ```text
-//!   CPU that runs the space                        CPU that converts it (reload_roots)
-//!                                                  root_here names the empty root
-//!                                                  INVLPGB of the PCID; TLBSYNC
-//!   walk the shared tables
-//!   load what root_here says, keeping              ask all, and wait for the answers
-//!                                                  INVLPGB of the PCID; TLBSYNC
-//! ```
-//! So a second INVLPGB comes when no CPU walks the shared tables any more.
-//!
 //! A CPU needs a root of its own only when it faults. The empty root leads nowhere, so nothing is cached through it:
 //! the fault handler, which may wait for memory, or fail for want of it, makes one, has `root_here` name it on this CPU
 //! alone, and calls [`reload_root_here`](crate::Cpu::reload_root_here), which flushes nothing. Another CPU's
@@ -215,14 +203,8 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// # Panics
     /// As [`TlbGather::flush`].
     pub fn reload_roots(&self, space: &AddressSpace<H::Set>) {
-        let flush = |needs| {
-            let request = Request::everything(needs).in_space(space);
-            self.shootdown(Translations::OfSpace(space), request, Reason::RemoveAll);
-        };
-        flush(Needs::TABLES.with(Needs::ANSWER));
-        if self.has_broadcast() && space.stamp().pcid().is_some() {
-            flush(Needs::TABLES);
-        }
+        let request = Request::everything(Needs::TABLES.with(Needs::ANSWER)).in_space(space);
+        self.shootdown(Translations::OfSpace(space), request, Reason::RemoveAll);
     }
 
     /// [`Hardware::root_here`] names another top-level table for `space` on this CPU, which runs the space, than a

@@ -1,6 +1,6 @@
 //! Programs whose CPUs have upper page tables of their own: a flush interrupts only CPUs that have walked there.
 
-use super::small::{Named, broadcast, named, shared};
+use super::small::{Named, named, shared};
 use super::{Access, Content, Op, Program, Rights, walk};
 use crate::digest;
 use Access::{Read, Write};
@@ -21,7 +21,6 @@ pub(super) const ALL: &[Named] = &[
     named("directories-convert-1-page", "a space is converted under one user, for all schedules", convert_one),
     named("directories-convert-lazy", "a space is converted under idle CPUs, and its tables go", convert_lazy),
     named("directories-convert-switch", "a space is converted while CPUs leave it and come back", convert_switch),
-    broadcast("directories-convert-shared", "a space with a PCID that all CPUs share is converted", convert_shared),
     named("directories-convert-large", "a space with a large page is to be converted", convert_large),
 ];
 
@@ -201,13 +200,6 @@ fn convert_switch() -> Program {
     let away = vec![Op::Run(1), Op::Compute(1), Op::Run(0), Op::Touch(0, Read), Op::Run(1), Op::Run(0), Op::Compute(2)];
     let other = vec![Op::Borrow(1), Op::Touch(1, Write), Op::KernelTables, Op::Run(0), Op::Touch(0, Read), Op::Fork];
     Program { setup: shared(2, 2), cpus: vec![owner, away, other] }
-}
-
-fn convert_shared() -> Program {
-    let owner = vec![Op::Directories, Op::Unmap(0, 1), Op::Touch(1, Write), Op::DontNeed(1, 1)];
-    let mover = vec![Op::Share, Op::Touch(1, Read), Op::Compute(2), Op::Touch(1, Write)];
-    let lazy = vec![Op::Idle, Op::Run(0), Op::Touch(1, Read), Op::Share, Op::Run(1), Op::Run(0), Op::Compute(2)];
-    Program { setup: shared(2, 2), cpus: vec![owner, mover, lazy] }
 }
 
 fn convert_large() -> Program {
