@@ -226,6 +226,10 @@ void machine_begin(const char *policy) {
         .kernel_root = root_of(NULL),
         .stats = stats,
     };
+    // What is in a kernel's memory before.
+    memset(matrix, 0x5a, sizeof matrix);
+    memset(set_a, 0x5a, sizeof set_a);
+    memset(set_b, 0x5a, sizeof set_b);
     OK(tlbkit_machine_init(&machine, &setup));
     OK(tlbkit_space_init(&space_a, &machine, root_of(&space_a), set_a, 1));
     OK(tlbkit_space_init(&space_b, &machine, root_of(&space_b), set_b, 1));

@@ -146,6 +146,22 @@ static void a_task_that_migrates_in_a_wait_is_told_and_nothing_is_freed(void) {
     OK(tlbkit_flush_range(&machine, 0, &space_a, USER_VA, 1, k4, TLBKIT_REASON_FORK));
 }
 
+// Only where the CPUs that hold the space are waited for.
+static void a_task_that_migrates_while_it_ends_a_space_may_free_nothing(void) {
+    static struct tlbkit_hardware_ops ops;
+    bool may_free = true;
+    here = 0;
+    ops = hardware, ops.this_cpu = this_cpu;
+    table = &ops;
+    machine_begin("tlbkit:lazy_refs=shot-down");
+    switch_to(1, &space_b);
+    here = 1;
+    go_idle(1);
+    here = 0;
+    WRONG_FOR_WHO_MIGRATES(tlbkit_space_destroy(&machine, 0, &space_b, &may_free));
+    CHECK(!may_free);
+}
+
 static bool is_leaving;
 
 static void send_and_leave(uint32_t cpu, uint32_t to) {
@@ -358,6 +374,7 @@ void misplace_everything(void) {
     preset = "misplaced";
     every_call_in_another_cpus_name_is_refused();
     a_task_that_migrates_in_a_wait_is_told_and_nothing_is_freed();
+    a_task_that_migrates_while_it_ends_a_space_may_free_nothing();
     a_task_that_migrates_in_a_look_is_told_and_nothing_is_freed();
     a_task_that_migrates_before_it_flushes_is_told_though_it_waits_for_nobody();
     a_task_that_migrates_while_it_issues_is_told_and_nothing_is_freed();
