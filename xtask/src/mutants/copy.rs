@@ -367,13 +367,13 @@ fn arguments<'a>(tests: impl Iterator<Item = &'a str>) -> Vec<String> {
     for test in tests {
         let words: Vec<&str> = test.split_whitespace().collect();
         let package = words[0];
-        packages.insert(format!("--package={package}"));
+        packages.insert(package);
         for pair in words.windows(2) {
             match pair {
                 ["--features", names] => {
                     let full =
                         |name: &str| if name.contains('/') { name.to_owned() } else { format!("{package}/{name}") };
-                    features.extend(names.split(',').map(|name| format!("--features={}", full(name))));
+                    features.extend(names.split(',').map(full));
                 }
                 ["--test", name] => _ = targets.insert(format!("--test={name}")),
                 _ => {}
@@ -383,7 +383,14 @@ fn arguments<'a>(tests: impl Iterator<Item = &'a str>) -> Vec<String> {
             targets.insert("--lib".to_owned());
         }
     }
-    packages.into_iter().chain(features).chain(targets).collect()
+    // What a target requires cargo looks for among the names without a package, if there is but one.
+    let alone = if packages.len() == 1 { packages.first().map(|package| format!("{package}/")) } else { None };
+    let short = |name: String| match &alone {
+        Some(package) => name.strip_prefix(&**package).map_or_else(|| name.clone(), str::to_owned),
+        None => name,
+    };
+    let packages = packages.into_iter().map(|package| format!("--package={package}"));
+    packages.chain(features.into_iter().map(|name| format!("--features={}", short(name)))).chain(targets).collect()
 }
 
 impl Programs {
