@@ -108,6 +108,11 @@ pub trait Os {
         self.read_file(0, pages);
     }
 
+    /// Makes the call in `call`, as a benchmark does that times this call and nothing else: between two looks at the
+    /// clock.
+    fn timed(&self, call: &dyn Fn()) {
+        call();
+    }
     /// Adds `units` to the benchmark's score.
     fn count(&self, units: u64);
     /// True when the run's time is over; a loop without a fixed number of rounds asks this.

@@ -103,6 +103,9 @@ static WORKLOADS: &[NamedWorkload] = &[
     named("madvise1", "one thread writes and gives back one page, the others spin; unit: page", || {
         Workload::Madvise1(Default::default())
     }),
+    named("munmap1", "one thread maps, all threads write, it unmaps and times that alone; unit: mapping", || {
+        Workload::Munmap1(Default::default())
+    }),
     named("reclaim", "threads look up pages of a file that does not fit into memory; unit: lookup", || {
         Workload::Reclaim(Default::default())
     }),

@@ -4,7 +4,7 @@ use crate::os::{Os, Part};
 use crate::parameters::{self, ParameterError, Parameters};
 use crate::{
     Allocator, BuildSh, Compile, ContextSwitch, Ebizzy, FlushSizes, Isolated, LatCtx, Lookups, Madvise1, MapBench,
-    Memcache, Netperf, PingPong, Sharing, TlbFlush, TlbFlushMemory,
+    Memcache, Munmap1, Netperf, PingPong, Sharing, TlbFlush, TlbFlushMemory,
 };
 
 /// One process or thread.
@@ -43,6 +43,8 @@ pub enum Workload {
     MapBench(Sharing, MapBench),
     /// One thread gives one page back again and again, the others spin.
     Madvise1(Madvise1),
+    /// One thread unmaps what all have written, and times that.
+    Munmap1(Munmap1),
     /// Threads look up pages of a file that does not fit into memory.
     Reclaim(Lookups),
     /// CPUs that are not to be disturbed, beside others that flush kernel addresses.
@@ -65,6 +67,7 @@ impl Task {
             Workload::TlbFlush(memory, parameters) => parameters.run(memory, self.part, os),
             Workload::MapBench(sharing, parameters) => parameters.run(sharing, self.part, os),
             Workload::Madvise1(parameters) => parameters.run(self.part, os),
+            Workload::Munmap1(parameters) => parameters.run(self.part, os),
             Workload::Reclaim(parameters) => parameters.run(self.part, os),
             Workload::Isolated(parameters) => parameters.run(self.part, os),
         }
@@ -93,6 +96,7 @@ macro_rules! parameters_of {
             Workload::TlbFlush(_, parameters) => parameters,
             Workload::MapBench(_, parameters) => parameters,
             Workload::Madvise1(parameters) => parameters,
+            Workload::Munmap1(parameters) => parameters,
             Workload::Reclaim(parameters) => parameters,
             Workload::Isolated(parameters) => parameters,
         }

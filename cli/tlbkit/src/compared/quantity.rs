@@ -139,6 +139,7 @@ impl Quantity {
 /// All that is compared, in the order of the table. Shares are of busy cycles, so that idle CPUs hide nothing.
 pub(crate) const QUANTITIES: &[Quantity] = &[
     always(measure("score a second", RunOutcome::rate)),
+    seldom(measure("nanoseconds of each timed call", timed_ns)),
     measure("milliseconds, start and end included", |o| Some(1e3 * o.elapsed_seconds)),
     always(count("flush interrupts sent", |o| o.ipis.sent)),
     always(events("  of them needed at once", |o| needed(o.flushes.interrupts))),
@@ -244,6 +245,13 @@ fn needed(needed: Needed) -> [u64; 2] {
 /// Interrupts, and all that were sent.
 const fn of_sent(outcome: &RunOutcome, interrupts: u64) -> [u64; 2] {
     [interrupts, outcome.flushes.interrupts.done]
+}
+
+/// Of the calls that a workload times, one a unit.
+fn timed_ns(outcome: &RunOutcome) -> Option<f64> {
+    let cycles_a_ns = outcome.elapsed_cycles as f64 / (1e9 * outcome.elapsed_seconds);
+    let timed = outcome.kernel.timed_cycles as f64 / cycles_a_ns;
+    (outcome.score > 0).then(|| timed / outcome.score as f64)
 }
 
 /// Pages in the mean of the run, of pages times cycles.

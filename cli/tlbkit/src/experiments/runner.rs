@@ -180,6 +180,10 @@ impl<'r> Runs<'r> {
                 None => Ok(rate(&window.long) / self.scale(Measure::Rate)),
             },
             Measure::Time => Ok(self.scale(measure) / (self.turns() * rate(&window.long))),
+            Measure::TimedCall => {
+                let cycles_a_unit = self.reproduction.milliseconds(1e3) as f64 / self.scale(measure);
+                Ok(part(1.0, measure, window, &|outcome| outcome.kernel.timed_cycles, &units)? / cycles_a_unit)
+            }
             Measure::Walks => Ok(self.walks(window) * self.reproduction.number("run_length")? / 1e6),
             Measure::Interrupts => part(1.0, measure, window, &|outcome| outcome.ipis.received, &units),
             Measure::Switches => part(1.0, measure, window, &|outcome| outcome.kernel.switches, &units),

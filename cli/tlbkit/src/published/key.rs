@@ -63,6 +63,7 @@ measures! {
     Change = "change",
     MeanOfAll = "mean of all thread counts",
     Time = "time",
+    TimedCall = "time of the timed call",
     OneMoreThread = "one more thread",
     TwoMoreThreads = "two more threads",
     Walks = "walks",

@@ -378,6 +378,12 @@ impl Os for Calls {
         self.call(|kernel| kernel.read_through_windows(KERNEL_PAGES_FILE, pages));
     }
 
+    fn timed(&self, call: &dyn Fn()) {
+        let begin = self.machine.running().now();
+        call();
+        self.kernel.observer().timed(self.machine.running().now() - begin);
+    }
+
     fn count(&self, units: u64) {
         self.kernel.observer().scored(units, self.machine.running().now());
     }

@@ -57,6 +57,9 @@ pub struct KernelCounters {
     pub retired_pages: u64,
     /// The most of them that were held at a time.
     pub held_pages_most: u64,
+    /// Cycles of the calls that the workload times.
+    #[serde(default)]
+    pub timed_cycles: u64,
 }
 
 /// What the kernel does, once each.
@@ -157,6 +160,13 @@ impl Observer {
             KernelEvent::TaskStart => &mut counters.tasks,
         };
         *counter += 1;
+        self.kernel.set(counters);
+    }
+
+    /// A call that the workload times took so many cycles.
+    pub(crate) fn timed(&self, cycles: u64) {
+        let mut counters = self.kernel.get();
+        counters.timed_cycles += cycles;
         self.kernel.set(counters);
     }
 

@@ -12,7 +12,7 @@ fn workload(name: &str, settings: &[&str]) -> Workload {
 }
 
 /// Small enough for a host, with the score that each must reach.
-const FIXED: [(&str, &[&str], u64); 21] = [
+const FIXED: [(&str, &[&str], u64); 22] = [
     ("pingpong", &["pages=5", "rounds=7"], 7),
     ("lat-ctx", &["processes=5", "kib=6", "rounds=4"], 20),
     ("netperf", &["pairs=3", "rounds=6"], 18),
@@ -32,6 +32,7 @@ const FIXED: [(&str, &[&str], u64); 21] = [
     ("mapbench-pipeline", &["threads=3", "pages=2", "rounds=5", "check_fresh=1"], 30),
     ("mapbench-global", &["threads=3", "pages=2", "rounds=5", "check_fresh=1"], 90),
     ("madvise1", &["threads=3", "rounds=9", "check_fresh=1"], 9),
+    ("munmap1", &["threads=3", "pages=2", "rounds=5", "check_fresh=1"], 5),
     ("reclaim", &["threads=3", "pages=20", "rounds=6"], 18),
     ("isolated", &["rounds=5", "calls=1"], 15),
 ];
@@ -68,6 +69,7 @@ fn one_task_alone_is_a_run_too() {
         ("mapbench-pipeline", "threads=1"),
         ("mapbench-global", "threads=1"),
         ("madvise1", "threads=1"),
+        ("munmap1", "threads=1"),
     ] {
         let outcome = run(workload(name, &[key, "rounds=2"]), 1, 0, Loses::Nothing);
         assert!(outcome.score > 0 && outcome.wrong.is_empty(), "{name}");
@@ -95,7 +97,7 @@ fn pages_given_back_but_still_cached_are_seen() {
 
 #[test]
 fn unmapped_pages_still_cached_are_seen() {
-    let names = ["buildsh", "compile", "ebizzy-m", "ebizzy-mapped", "mapbench-local", "mapbench-pipeline"];
+    let names = ["buildsh", "compile", "ebizzy-m", "ebizzy-mapped", "mapbench-local", "mapbench-pipeline", "munmap1"];
     assert_catches(Loses::Unmap, &names);
 }
 

@@ -140,6 +140,18 @@ fn madvise1_writes_and_gives_back_one_page() {
 }
 
 #[test]
+fn munmap1_unmaps_what_the_other_threads_have_written() {
+    let first = log("munmap1", &["threads=2", "rounds=1"], 0);
+    let Some(Op::Unmap(va, 1)) = first.iter().find(|op| matches!(op, Op::Unmap(..))).copied() else {
+        panic!("{first:?}")
+    };
+    assert!(!first.contains(&Op::Write(va)));
+    for thread in 1..=2 {
+        assert!(log("munmap1", &["threads=2", "rounds=1"], thread).contains(&Op::Write(va)), "{thread}");
+    }
+}
+
+#[test]
 fn mapbench_local_maps_touches_and_unmaps() {
     let log = log("mapbench-local", &["threads=1", "rounds=2", "pages=2"], 1);
     let Op::Write(a) = log[2] else { panic!("{log:?}") };
