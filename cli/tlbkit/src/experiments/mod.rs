@@ -41,7 +41,7 @@ macro_rules! registered {
 
 /// All published results, in the order of their documents. This is the one place that names them: a name without its
 /// file does not compile.
-pub(crate) const ALL: [Registered; 24] = [
+pub(crate) const ALL: [Registered; 25] = [
     registered!(pcid),
     registered!(lazy by lazy),
     registered!(batch by batch),
@@ -66,6 +66,7 @@ pub(crate) const ALL: [Registered; 24] = [
     registered!(overcommit),
     registered!(isolated),
     registered!(entry),
+    registered!(latr),
 ];
 
 impl Registered {
