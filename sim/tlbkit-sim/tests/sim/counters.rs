@@ -49,6 +49,17 @@ fn what_ending_processes_send_and_flush_is_told_apart() {
 }
 
 #[test]
+fn the_calls_that_a_workload_times_take_a_part_of_its_time() {
+    let timed = |name, preset| {
+        let outcome = outcome_of("ivy-bridge-24core", policy(preset), workload(name, &["rounds=40"]), 4);
+        (outcome.kernel.timed_cycles / outcome.score, outcome.elapsed_cycles / outcome.score)
+    };
+    let [(awaited, round), (retired, _)] = ["tlbkit", "latr"].map(|preset| timed("munmap1", preset));
+    assert!(0 < retired && retired < awaited && 2 * awaited < round, "{retired}, {awaited} of {round}");
+    assert_eq!(timed("madvise1", "tlbkit").0, 0);
+}
+
+#[test]
 fn each_flush_has_a_reason_where_the_policy_counts_them() {
     let mut counting = policy("netbsd-5.0");
     counting.history.accounting = Accounting::On;
