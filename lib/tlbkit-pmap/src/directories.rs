@@ -22,14 +22,17 @@
 //! The lock of the regions also orders the conversion with all that asks whether the space was converted, but for
 //! [`Vm::root_on`].
 //!
-//! Each fault costs a walk of the CPU's own tables more, and each CPU that shares a table one fault more. Such a
-//! space takes two frames, a root for each CPU that has run it, and 4 KiB for each GiB that a CPU uses. It has no large
-//! pages: their entries would have to be changed in all directories at once.
+//! A fault begins at the CPU's own tables. If they lead to a last-level table, that is the one of the master tree, and
+//! it stays: whoever takes a table out holds the lock of the regions for writing, and the fault holds it for reading.
+//! So the fault looks at the leaf there, and again under the lock of the table, and neither walks the master tree nor
+//! hooks anything. Each CPU that shares a table takes one fault more. Such a space takes two frames, a root for each
+//! CPU that has run it, and 4 KiB for each GiB that a CPU uses. It has no large pages: their entries would have to be
+//! changed in all directories at once.
 
-use tlbkit::sync::{AtomicU32, AtomicU64, Ordering};
-use tlbkit::{Cpu, CpuId, Hardware, PAGE_BYTES, PhysAddr};
-use tlbkit_arch::Pte;
+use tlbkit::sync::{AtomicU32, AtomicU64, Ordering, fence};
+use tlbkit::{Cpu, CpuId, Hardware, PAGE_BYTES, PhysAddr, VirtAddr};
 use tlbkit_arch::addr::TABLE_ENTRIES;
+use tlbkit_arch::{Pte, entry_at};
 
 use crate::error::Error;
 use crate::memory::{Frame, Memory, Purpose};
@@ -46,6 +49,8 @@ pub(crate) struct Directories {
     cpus: AtomicU32,
     /// Not 0 if a large page was ever mapped.
     had_large: AtomicU32,
+    /// Not 0 if a last-level table may ever have been taken out.
+    lost_tables: AtomicU32,
 }
 
 impl Directories {
@@ -56,7 +61,22 @@ impl Directories {
             empty_root: AtomicU64::new(0),
             cpus: AtomicU32::new(0),
             had_large: AtomicU32::new(0),
+            lost_tables: AtomicU32::new(0),
         }
+    }
+
+    /// Last-level tables are about to be taken out.
+    pub(crate) fn note_lost_tables(&self) {
+        self.lost_tables.store(1, Ordering::Relaxed); // Relaxed: ordered by the fence
+        // Release: partner is the fence in `have_all_tables`: who finds an entry cleared knows.
+        fence(Ordering::Release);
+    }
+
+    /// True if no last-level table was ever taken out: where this CPU has found none there has been none.
+    pub(crate) fn have_all_tables(&self) -> bool {
+        // Acquire: partner is the fence in `note_lost_tables`.
+        fence(Ordering::Acquire);
+        self.lost_tables.load(Ordering::Relaxed) == 0 // Relaxed: ordered by the fence
     }
 
     /// A large page is about to be mapped, with the lock of the regions held.
@@ -176,8 +196,21 @@ impl<S> Pmap<S> {
         Ok(Root { at, isolation: self.root().isolation })
     }
 
-    /// After a fault at `va` on this CPU: has its directory name the table in which the page is, if the space runs
-    /// here. Returns how many page-table pages that took.
+    /// Where the leaf of `va` lies, if this CPU, on which the space runs, has hooked the table. It stays there as long
+    /// as the caller holds the lock of the regions.
+    pub(crate) fn hooked_leaf<H: Hardware<Set = S>>(
+        &self,
+        cpu: &Cpu<'_, '_, H>,
+        mem: &impl Memory,
+        va: u64,
+    ) -> Option<PhysAddr> {
+        let roots = self.locks.directories.roots().filter(|_| cpu.is_running(self.space()))?;
+        let last = table::last_table(mem, self.own_root(mem, roots, cpu.id())?, va)?;
+        Some(entry_at(last, VirtAddr(va), 1))
+    }
+
+    /// After a fault at `va` on this CPU, which has not hooked the table: has its directory name the table in which the
+    /// page is, if the space runs here. Returns how many page-table pages that took.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`].
@@ -192,9 +225,6 @@ impl<S> Pmap<S> {
             Some(root) => (root, 0),
             None => (self.take_root(cpu, mem, roots)?, 1),
         };
-        if table::directory_entry(mem, root, va).is_some_and(|at| !Pte(mem.load(at)).is_empty()) {
-            return Ok(made);
-        }
         let _guard = self.lock(cpu.hardware(), va);
         // If the page is gone again, the access faults again.
         let Found::Leaf(Entry { at, level: 1, .. }) = table::find(mem, self.root(), va) else { return Ok(made) };

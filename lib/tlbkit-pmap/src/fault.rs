@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::memory::{Frame, Memory, Purpose};
-use crate::pmap::{Pmap, with_protection};
+use crate::pmap::{Place, Pmap, with_protection};
 use crate::pte;
 use crate::region::{Backing, Protection, Region};
 use crate::table::{self, Entry, Found};
@@ -78,14 +78,23 @@ impl<'k, S> Vm<'k, S> {
         let Some(region) = self.regions.find(va).filter(|region| is_allowed(region, access)) else {
             return Fault::Bad;
         };
-        // This walk without the page-table lock only decides what to prepare. It is repeated under the lock.
-        let result = match table::find(mem, self.pmap.root(), va) {
+        let has_directories = self.pmap.has_directories(cpu.hardware());
+        let hooked = if has_directories { self.pmap.hooked_leaf(cpu, mem, va) } else { None };
+        // This look without the page-table lock only decides what to prepare. It is repeated under the lock.
+        let found = match hooked {
+            Some(at) => table::find_at(mem, at),
+            None => table::find(mem, self.pmap.root(), va),
+        };
+        let result = match found {
             Found::Leaf(entry) if is_write_of_read_only(entry, access) => copy_on_write(&self.pmap, cpu, mem, va),
             Found::Leaf(_) => Ok(Fault::Spurious),
-            Found::Hole(level) => fill(&self.pmap, cpu, mem, &region, va, level, access),
+            Found::Hole(level) => {
+                let hole = hooked.map_or(Place::Level(level), Place::Leaf);
+                fill(&self.pmap, cpu, mem, &region, va, hole, access)
+            }
         };
-        let result =
-            if self.pmap.has_directories(cpu.hardware()) { self.hook_after(result, cpu, mem, va) } else { result };
+        let is_to_be_hooked = has_directories && hooked.is_none();
+        let result = if is_to_be_hooked { self.hook_after(result, cpu, mem, va) } else { result };
         result.unwrap_or(Fault::OutOfMemory)
     }
 
@@ -123,11 +132,11 @@ pub(crate) fn fill<S, H: Hardware<Set = S>>(
     mem: &impl Memory,
     region: &Region,
     va: u64,
-    hole: u32,
+    hole: Place,
     access: Access,
 ) -> Result<Fault, Error> {
     let hw = cpu.hardware();
-    if hole >= 2
+    if matches!(hole, Place::Level(2..))
         && let Some(fault) = fill_large(pmap, hw, mem, region, va, access)?
     {
         return Ok(fault);
@@ -140,7 +149,8 @@ pub(crate) fn fill<S, H: Hardware<Set = S>>(
             cpu.drain(pmap.space())
         }
     };
-    let made = pmap.install(hw, mem, va, 1, with_protection(pte, region.protection), before)?;
+    let place = if let Place::Level(_) = hole { Place::Level(1) } else { hole };
+    let made = pmap.install(hw, mem, va, place, with_protection(pte, region.protection), before)?;
     if access == Access::Read && region.backing.has_file() && mem.fault_around() != 1 {
         map_around(pmap, cpu, mem, region, va);
     }
@@ -217,7 +227,7 @@ fn fill_large<S>(
     let Some(frame) = mem.alloc(21, Purpose::Data) else { return Ok(None) };
     pmap.locks.directories.note_large(hw);
     let pte = Pte::new(frame.at, bits_for(region, access) | Pte::LARGE);
-    let made = pmap.install(hw, mem, first, 2, with_protection(pte, region.protection), || ())?;
+    let made = pmap.install(hw, mem, first, Place::Level(2), with_protection(pte, region.protection), || ())?;
     Ok(Some(made.map_or(Fault::Spurious, |table_frames| Fault::Mapped { zeroed: 512, copied: 0, table_frames })))
 }
 

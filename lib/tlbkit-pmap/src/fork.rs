@@ -7,6 +7,7 @@ use crate::error::Error;
 use crate::fault::{Access, fill};
 use crate::foreign::Home;
 use crate::memory::Memory;
+use crate::pmap::Place;
 use crate::pte;
 use crate::region::{Backing, Region};
 use crate::sweep::{SweepGather, change_leaf};
@@ -100,7 +101,7 @@ impl<'k, S> Vm<'k, S> {
     ) -> Result<(), Error> {
         for va in region.range().step_by(PAGE_BYTES as usize) {
             if let Found::Hole(level) = table::find(mem, self.pmap.root(), va) {
-                fill(&self.pmap, cpu, mem, region, va, level, Access::Read)?;
+                fill(&self.pmap, cpu, mem, region, va, Place::Level(level), Access::Read)?;
             }
         }
         Ok(())

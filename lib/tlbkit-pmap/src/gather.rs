@@ -72,9 +72,11 @@ pub(crate) struct MmuGather<'a, H: Hardware, M, const N: usize> {
     reach: Reach,
     /// The last-level table below which something was recorded last, where each CPU has its own directories.
     last: Option<PhysAddr>,
+    /// Which CPUs it has flushed on before.
+    reached: Reach,
     pub(crate) has_directories: bool,
-    /// Bytes that the operation has looked at since its last flush: below last-level tables whose sharers are in
-    /// `reach` or that of `last`.
+    /// Bytes that the operation has looked at: below last-level tables whose sharers are in `reached`, `reach` or those
+    /// of `last`, or where there never was a table.
     looked_at: u64,
 }
 
@@ -107,6 +109,7 @@ impl<'a, H: Hardware, M: Memory, const N: usize> MmuGather<'a, H, M, N> {
             total_pages: u64::MAX,
             reach: Reach::EVERYBODY,
             last: None,
+            reached: Reach::NOBODY,
             has_directories: false,
             looked_at: 0,
         }
@@ -134,6 +137,11 @@ impl<'a, H: Hardware, M: Memory, const N: usize> MmuGather<'a, H, M, N> {
     pub(crate) fn look_below(&mut self, last: PhysAddr, bytes: u64) {
         self.looked_at += bytes;
         self.enter_table(last);
+    }
+
+    /// Of so many bytes of its range the operation has found no table, and there never was one.
+    pub(crate) fn look_at_holes(&mut self, bytes: u64) {
+        self.looked_at += bytes;
     }
 
     fn enter_table(&mut self, last: PhysAddr) {
@@ -217,10 +225,11 @@ impl<'a, H: Hardware, M: Memory, const N: usize> MmuGather<'a, H, M, N> {
     }
 
     /// This operation over `range` overlapped another one, so an entry that it found gone may have been unhooked by the
-    /// other and not be flushed yet. If this one has looked at each table of the range, and has not flushed since, it
-    /// knows their sharers; where there is no table, the other one may have taken it out.
+    /// other and not be flushed yet. If this one has looked at each table of the range, it knows their sharers; where
+    /// there is no table, the other one may have taken it out, unless there never was one.
     pub(crate) fn flush_overlap(&mut self, range: &Range<u64>) {
         let is_whole = self.looked_at == range.end - range.start;
+        self.reach.merge(self.reached);
         let reach = if is_whole { self.reach } else { Reach::EVERYBODY };
         match self.cpu.tlb().policy().history.nested() {
             Nested::Range => {
@@ -277,10 +286,9 @@ impl<'a, H: Hardware, M: Memory, const N: usize> MmuGather<'a, H, M, N> {
         self.add_sharers();
         full.flush_within(&self.cpu, self.reach).into_frames().put_all(self.mem);
         if self.has_directories && self.everything.is_none() {
+            self.reached.merge(self.reach);
             self.reach = Reach::NOBODY;
         }
-        // The sharers of the tables that were looked at until now are not known any more: `flush_overlap`.
-        self.looked_at = 0;
         self.held = 0;
         self.is_urgent = false;
         self.pending = Pending::Nothing;

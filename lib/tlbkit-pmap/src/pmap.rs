@@ -38,6 +38,15 @@ const _: () = {
     assert!(align_of::<Pmap>() == 64 && core::mem::offset_of!(Pmap, sweeping) / 64 > (space_end - 1) / 64);
 };
 
+/// Where a page is mapped.
+#[derive(Clone, Copy)]
+pub(crate) enum Place {
+    /// At this level, to which the tables are walked.
+    Level(u32),
+    /// At this entry of the last level, whose table stays there.
+    Leaf(PhysAddr),
+}
+
 impl<S> Pmap<S> {
     /// Empty tables that share the kernel half of `kernel_root`. `set` is zeroed, as [`AddressSpace::new`] requires.
     ///
@@ -118,12 +127,15 @@ impl<S> Pmap<S> {
         hw: &impl Hardware,
         mem: &impl Memory,
         va: u64,
-        level: u32,
+        place: Place,
         new: Pte,
         before: impl FnOnce(),
     ) -> Result<Option<u32>, Error> {
         let guard = self.lock(hw, va);
-        let place = self.create(hw, mem, va, level);
+        let place = match place {
+            Place::Level(level) => self.create(hw, mem, va, level),
+            Place::Leaf(at) => Some((table::leaf(mem, at), 0)),
+        };
         if let Some((entry, made)) = place
             && entry.pte.is_empty()
         {

@@ -127,14 +127,20 @@ impl<S> Pmap<S> {
         change: Change,
         gather: &mut SweepGather<'a, H, M>,
     ) -> Result<(), Error> {
+        let mut holes = range.end - range.start;
         self.for_each_table_span(cpu.hardware(), mem, range, |span| {
             if gather.has_directories
                 && let Some(last) = table::last_table(mem, self.root(), span.start)
             {
+                holes -= span.end - span.start;
                 gather.look_below(last, span.end - span.start);
             }
             self.sweep_leaves(cpu, mem, span, change, gather)
-        })
+        })?;
+        if gather.has_directories && self.locks.directories.have_all_tables() {
+            gather.look_at_holes(holes);
+        }
+        Ok(())
     }
 
     /// Calls `visit` under the page-table lock for each 2 MiB part of `range` that may hold leaves.
@@ -257,6 +263,9 @@ impl<S> Pmap<S> {
         // Tables that each CPU has hooked are worth keeping: to take one out costs each of them a fault.
         if gather.has_directories && !mem.is_low() {
             return;
+        }
+        if gather.has_directories {
+            self.locks.directories.note_lost_tables();
         }
         table::unhook_tables(mem, self.root(), range, is_unused, &mut |va, frame| {
             if gather.has_directories {

@@ -62,8 +62,21 @@ pub(crate) enum Found {
 
 /// Walks to `va`.
 pub(crate) fn find(mem: &impl Memory, root: Root, va: u64) -> Found {
-    let last = walk(mem, root, va);
+    ended(walk(mem, root, va))
+}
+
+/// What a walk finds that ends at `at`, an entry of the last level.
+pub(crate) fn find_at(mem: &impl Memory, at: PhysAddr) -> Found {
+    ended(leaf(mem, at))
+}
+
+fn ended(last: Entry) -> Found {
     if last.pte.is_empty() { Found::Hole(last.level) } else { Found::Leaf(last) }
+}
+
+/// The entry of the last level at `at`.
+pub(crate) fn leaf(mem: &impl Memory, at: PhysAddr) -> Entry {
+    Entry { at, pte: Pte(mem.load(at)), level: 1 }
 }
 
 /// The entry at which the walk to `va` ends: a leaf, or an empty entry of any level.

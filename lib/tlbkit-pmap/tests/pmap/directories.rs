@@ -145,8 +145,34 @@ fn an_overlap_reaches_the_sharers_of_the_tables_that_were_looked_at_alone() {
     m.end(0, vm);
 }
 
-/// The munmap finds a page gone whose flush is still owed, flushes in the middle for a shared page, and then knows the
-/// sharers of the tables behind it alone: so the flush for the page that was gone goes to all.
+/// Where there never was a table nobody can hold anything, as long as none was taken out anywhere.
+#[test]
+fn an_overlap_over_addresses_without_a_table_reaches_all_once_a_table_was_taken_out() {
+    let m = Machine::new(3, Policy::default());
+    let vm = m.converted_space();
+    let va = anon(m, vm, 5 * 512);
+    let [far, last] = [3, 4].map(|table| va + table * Stride::Page2M.bytes());
+    let overlap = || {
+        for (cpu, va) in [(2, far), (1, va), (0, va)] {
+            m.write(cpu, vm, va, 1).unwrap();
+        }
+        let before = m.cpus[2].interrupts.get();
+        let madvise = || vm.dontneed(&m.cpu(1), m.mem, va, 3 * 512).unwrap();
+        vm.dontneed_with(&m.cpu(0), m.mem, va, 1, madvise).unwrap();
+        m.cpus[2].interrupts.get() - before
+    };
+    assert_eq!(overlap(), 0);
+    m.write(0, vm, last, 1).unwrap();
+    m.mem.is_low.set(true);
+    vm.unmap(&m.cpu(0), m.mem, last, 512).unwrap();
+    m.mem.is_low.set(false);
+    assert_eq!(overlap(), 1);
+    m.end(0, vm);
+    assert_eq!(m.used(), 0);
+}
+
+/// The munmap finds a page gone whose flush is still owed, and flushes in the middle for a shared page: the flush for
+/// the page that was gone goes to the sharers of the tables before it, too.
 #[test]
 fn an_overlap_reaches_the_sharers_of_tables_that_were_looked_at_before_a_flush() {
     let m = Machine::new(3, Policy::parse("tlbkit:shared_dirty=under-lock").unwrap());

@@ -139,6 +139,11 @@ impl Reach {
         }
     }
 
+    /// Adds the CPUs that `other` names.
+    pub fn merge(&mut self, other: Self) {
+        self.0.iter_mut().zip(other.0).for_each(|(bits, more)| *bits |= more);
+    }
+
     /// The CPUs in the word at `index` of a CPU set.
     pub(super) const fn word(&self, index: usize) -> u64 {
         self.0[index % WORDS]

@@ -13,6 +13,7 @@ pub(super) const ALL: &[Named] = &[
     named("directories-alone", "a thread takes away what only another CPU has used, of two or of three", alone),
     named("directories-lazy", "page tables are freed while CPUs that share them idle, and come back", lazy),
     named("directories-overlap", "pages are given back while an unmap has taken their table out", overlap),
+    named("directories-fault", "CPUs fault for the same pages below a table that all of them have hooked", fault),
     named("directories-protect", "a permission is taken away on the only CPU that has used the page", protect),
     named("directories-spaces", "copies of a space, each with directories, change and end", spaces),
     named("directories-batch", "pages that a batch has taken are found gone by the only CPU that used them", batch),
@@ -142,6 +143,12 @@ fn overlap() -> Program {
     let unmapper = [Op::Unmap(0, 2), Op::Map(2, Content::Private), Op::Touch(0, Write), Op::Touch(1, Write)].repeat(2);
     let giver = [Op::Touch(0, Read), Op::DontNeed(0, 2), Op::Compute(2)].repeat(3);
     with_directories(Program { setup: shared(2, 2), cpus: vec![unmapper, giver.clone(), giver] })
+}
+
+fn fault() -> Program {
+    let giver = [Op::Touch(1, Write), Op::DontNeed(0, 2), Op::Touch(0, Write)].repeat(3);
+    let user = [Op::Touch(0, Write), Op::Touch(1, Write), Op::Touch(0, Read)].repeat(3);
+    with_directories(Program { setup: shared(2, 2), cpus: vec![giver, user.clone(), user] })
 }
 
 fn protect() -> Program {
