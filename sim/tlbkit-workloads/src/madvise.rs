@@ -2,6 +2,10 @@
 //!
 //! The micro-benchmark of the series that overlaps local and remote flushes (2019): each page given back concerns
 //! every spinning CPU, and nothing else happens. One unit is one page.
+//!
+//! The threads that spin look at a word in each turn. It lies where the data of a program do, and not beside the page,
+//! which comes from mmap: 2 MiB away from both ends of a mapping of 4 MiB. A kernel that knows who uses which 2 MiB has
+//! nobody to tell then.
 
 use crate::os::{Backing, Os, Part, Protection, WorkTime, read_expecting};
 use crate::parameters::{MANY, MOST_TASKS};
@@ -21,6 +25,8 @@ parameters! {
         check_fresh = 0, 0..=MANY;
         /// Cycles that the kernel works for each page besides giving it back; 0 for none
         work_cycles = 0, 0..=MANY;
+        /// 1: the word at which the others look lies in the page before the one that is given back; 0: MiB away
+        beside = 0, 0..=1;
         /// 1: it works between the issue of the flush and its wait; 0: after the wait
         overlap = 0, 0..=1;
     }
@@ -32,7 +38,7 @@ impl Madvise1 {
         if part.role > 0 {
             return self.spin(StopPage(part.arg), os);
         }
-        let stop = StopPage::new(os);
+        let stop = if self.beside == 0 { StopPage::in_data(os) } else { StopPage::new(os) };
         let threads = if self.threads == 0 { os.cpus() } else { self.threads as u32 };
         crew(os, 1, threads, &|role| os.thread(Part::new(role, stop.0)), &mut || {
             self.work(os);

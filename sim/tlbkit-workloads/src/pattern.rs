@@ -5,6 +5,9 @@ use crate::os::{Os, read_expecting};
 /// Bytes of a base page.
 pub const PAGE_BYTES: u64 = 4096;
 
+/// Pages that one last-level page table maps.
+pub(crate) const PAGES_OF_A_TABLE: u64 = 512;
+
 /// The file that every file-backed mapping maps from its first page on: `Os::map` names no file.
 pub const MAPPED_FILE: u32 = 0;
 

@@ -1,7 +1,7 @@
 //! What the tasks of one workload share: how they start, take turns, meet and stop, without a byte allocated.
 
 use crate::os::{Backing, Channel, Os, Protection, TaskId, read_expecting};
-use crate::pattern::stamp;
+use crate::pattern::{PAGES_OF_A_TABLE, page_at, stamp};
 
 /// Counts rounds: a fixed number of them, or, at 0, as many as fit before the run is over.
 pub(crate) struct Rounds {
@@ -133,6 +133,14 @@ impl StopPage {
     /// Maps the page and reads it once, so that the loop does not begin with a fault.
     pub(crate) fn new(os: &dyn Os) -> Self {
         let page = Self(os.map(1, Backing::AnonPrivate, Protection::ReadWrite));
+        read_expecting(os, page.0, 0);
+        page
+    }
+
+    /// The same, away from what the program maps by itself: no last-level page table maps both.
+    pub(crate) fn in_data(os: &dyn Os) -> Self {
+        let data = os.map(2 * PAGES_OF_A_TABLE, Backing::AnonPrivate, Protection::ReadWrite);
+        let page = Self(page_at(data, PAGES_OF_A_TABLE));
         read_expecting(os, page.0, 0);
         page
     }

@@ -12,7 +12,7 @@ use core::ops::Range;
 
 use crate::os::{Backing, Os, Part, Protection, TaskId, read_expecting};
 use crate::parameters::{MANY, MOST_PAGES, MOST_TASKS};
-use crate::pattern::{MAPPED_FILE, file_pattern, page_at, stamp};
+use crate::pattern::{MAPPED_FILE, PAGES_OF_A_TABLE, file_pattern, page_at, stamp};
 use crate::team::{Rounds, crew};
 
 /// What the pages come from.
@@ -28,8 +28,6 @@ pub enum TlbFlushMemory {
 
 /// Threads that map a separate file in one space; of more, each has a part of one mapping.
 const MOST_FILES: u32 = 56;
-
-const PAGES_OF_A_TABLE: u64 = 512;
 
 parameters! {
     /// Parameters of tlb_flush1, tlb_flush2 and tlb_flush3.
