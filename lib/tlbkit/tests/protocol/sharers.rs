@@ -1,8 +1,8 @@
 //! Flushes below page tables whose sharers are known: whom they interrupt, and what they leave behind.
 
 use tlbkit::{
-    CpuId, Features, GracePeriods, Invpcid, Isolation, PAGE_BYTES, Passed, Policy, Reach, Reason, Scope, Sharers,
-    Stride, TlbGather, Translations, VirtAddr,
+    CpuId, Event, Features, GracePeriods, Invpcid, Isolation, PAGE_BYTES, Passed, Policy, Reach, Reason, Scope,
+    Sharers, Stride, TlbGather, Translations, VirtAddr,
 };
 use tlbkit_testkit::leak;
 
@@ -68,6 +68,20 @@ fn inv_3_what_this_cpu_alone_can_hold_advances_no_generation() {
     assert_ne!(world.at(space).generation(), before);
 }
 
+/// CPU 128 would share the bit of CPU 0.
+#[cfg(not(narrow_sets))]
+#[test]
+fn inv_3_a_cpu_is_alone_as_long_as_each_has_a_bit_of_its_own() {
+    for (cpus, is_alone) in [(128, true), (129, false)] {
+        let world = World::new(Policy::default(), cpus);
+        let space = world.space();
+        world.switch(0, space);
+        let before = world.at(space).generation();
+        unmap(world, space, 1, &[&shared_by(&[0])]);
+        assert_eq!(world.at(space).generation() == before, is_alone, "{cpus} CPUs");
+    }
+}
+
 /// With two bits for four CPUs.
 #[cfg(narrow_sets)]
 #[test]
@@ -75,6 +89,15 @@ fn inv_6_a_cpu_that_shares_the_bit_of_a_sharer_is_interrupted() {
     let (world, space) = world(Policy::default());
     unmap(world, space, 1, &[&shared_by(&[0])]);
     assert_eq!(told(world), [2]);
+}
+
+#[test]
+fn a_flush_says_how_many_pages_it_names_whoever_can_hold_them() {
+    for sharers in [&[0][..], &[0, 1]] {
+        let (world, space) = world(Policy::default());
+        unmap(world, space, 2, &[&shared_by(sharers)]);
+        assert!(world.log(0).contains(&Did::Event(Event::FlushBegin(2))), "{sharers:?}");
+    }
 }
 
 #[test]
