@@ -1,6 +1,7 @@
 //! The handshake of `lib/tlbkit/src/flush/retire.rs`, in a separate model: two owners retire a page each and free it
 //! when its grace period is over, while two CPUs use the pages, pass, idle and come back. And that of `defer.rs` there:
-//! the owners wait for no grace period, and interrupt the CPUs that have not passed.
+//! the owners wait for no grace period, and interrupt the CPUs that have not passed; or one of them folds both pages into
+//! one flush, which it leaves out if all have passed.
 //!
 //! Each word that they share is memory behind a store buffer, as in the large model. A CPU caches what is mapped as
 //! early as it can, and keeps it until it flushes. The generation is a locked addition, as it is a full barrier.
@@ -28,6 +29,8 @@ pub enum Mistake {
     AsksOne,
     /// A CPU that is interrupted answers before it flushes: only where CPUs are interrupted.
     AnswersEarly,
+    /// Who folds both keeps the epoch of its own: only there.
+    FoldsIntoItsOwn,
 }
 
 /// How an owner gets its page back.
@@ -37,11 +40,13 @@ pub enum Ending {
     Awaited,
     /// It interrupts each CPU that has not.
     Interrupted,
+    /// The same, and one owner does so for both pages.
+    Folded,
 }
 
 impl Mistake {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::EpochFirst,
         Self::SameEpochCounts,
         Self::SkipsSwitching,
@@ -51,26 +56,34 @@ impl Mistake {
         Self::ReturnUnfenced,
         Self::AsksOne,
         Self::AnswersEarly,
+        Self::FoldsIntoItsOwn,
     ];
 
     /// The endings in which the mistake can be made.
     #[must_use]
     pub const fn endings(self) -> &'static [Ending] {
-        if matches!(self, Self::AnswersEarly) { &[Ending::Interrupted] } else { &Ending::ALL }
+        match self {
+            Self::AnswersEarly => &[Ending::Interrupted],
+            Self::FoldsIntoItsOwn => &[Ending::Folded],
+            _ => &[Ending::Awaited, Ending::Interrupted],
+        }
     }
 }
 
 impl Ending {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::Awaited, Self::Interrupted];
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Awaited, Self::Interrupted, Self::Folded];
 }
 
 const OWNERS: usize = 2;
 const USERS: usize = 2;
-/// How often each CPU passes, and how often the one that does idles. Where CPUs are interrupted that one alone passes.
+/// How often each CPU passes, and how often the one that does idles. Where CPUs are interrupted by both owners that one
+/// alone passes.
 const PASSES: u8 = 1;
 const IDLES: u8 = 1;
 const IDLER: usize = 1;
+/// The owner that folds what the other one has left to it.
+const FOLDER: usize = 0;
 
 /// What a CPU publishes of itself.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -94,6 +107,8 @@ enum Owner {
     Advance,
     ReadEpoch,
     EndEpoch,
+    /// Takes over the page of the other owner.
+    Fold,
     /// Looks at the presence of this CPU.
     Look(usize),
     /// Looks at what it has passed.
@@ -201,13 +216,23 @@ impl Retiring {
             }
             Owner::EndEpoch => {
                 state.epoch = state.epoch.max(state.after[by] + 1);
+                match (self.ending, by) {
+                    (Ending::Folded, FOLDER) => Owner::Fold,
+                    (Ending::Folded, _) => Owner::Over,
+                    _ => self.look(0),
+                }
+            }
+            Owner::Fold => {
+                if !self.has(Mistake::FoldsIntoItsOwn) {
+                    state.after[by] = state.after[by].max(state.after[1 - by]);
+                }
                 self.look(0)
             }
             Owner::Look(user) => match (state.users[user].presence, self.ending) {
                 (Presence::Lazy, _) => self.passed(user),
                 (Presence::Switching, _) if self.has(Mistake::SkipsSwitching) => self.passed(user),
                 (_, Ending::Awaited) => Owner::LookPassed(user),
-                (_, Ending::Interrupted) => Owner::Ask(user),
+                (_, Ending::Interrupted | Ending::Folded) => Owner::Ask(user),
             },
             Owner::LookPassed(user) => {
                 let (passed, after) = (state.users[user].passed, state.after[by]);
@@ -222,7 +247,11 @@ impl Retiring {
             Owner::Wait(user) if state.users[user].is_asked[by] => Owner::Wait(user),
             Owner::Wait(user) => self.passed(user),
             Owner::Free => {
-                state.is_freed[by] = true;
+                if self.ending == Ending::Folded {
+                    state.is_freed = [true; OWNERS];
+                } else {
+                    state.is_freed[by] = true;
+                }
                 Owner::Over
             }
             Owner::Over => Owner::Over,
@@ -233,7 +262,7 @@ impl Retiring {
     fn look(&self, user: usize) -> Owner {
         match self.ending {
             Ending::Awaited => Owner::Look(user),
-            Ending::Interrupted => Owner::LookPassed(user),
+            Ending::Interrupted | Ending::Folded => Owner::LookPassed(user),
         }
     }
 
@@ -349,7 +378,8 @@ impl Model for Retiring {
             // Locked operations, and what comes after one, find an empty buffer.
             let waits = state.is_buffered[by] && matches!(state.owners[by], Owner::Advance | Owner::EndEpoch);
             let is_unanswered = matches!(state.owners[by], Owner::Wait(user) if state.users[user].is_asked[by]);
-            if state.owners[by] != Owner::Over && !waits && !is_unanswered {
+            let is_alone = state.owners[by] == Owner::Fold && state.owners[1 - by] != Owner::Over;
+            if state.owners[by] != Owner::Over && !waits && !is_unanswered && !is_alone {
                 actions.push(Action::Owner(by));
             }
             if state.is_buffered[by] {
@@ -361,7 +391,7 @@ impl Model for Retiring {
                 Some(Step::Fence | Step::Flush | Step::SayAnswered(_)) if !user.buffer.is_empty() => {}
                 Some(_) => actions.push(Action::Step(by)),
                 None => {
-                    if user.passes < PASSES && (by == IDLER || self.ending == Ending::Awaited) {
+                    if user.passes < PASSES && (by == IDLER || self.ending != Ending::Interrupted) {
                         actions.push(Action::Pass(by));
                     }
                     if by == IDLER && (user.own_presence == Presence::Lazy || user.idles < IDLES) {
@@ -401,6 +431,10 @@ impl Model for Retiring {
             Property::sometimes("both are freed", |_, state: &State| state.is_freed == [true; OWNERS]),
             Property::sometimes("both are freed, and a CPU has passed for one of them", |_, state: &State| {
                 state.is_freed == [true; OWNERS] && state.users.iter().any(|user| user.passed > state.after[0])
+            }),
+            Property::sometimes("both are freed, and all have passed", |model: &Self, state: &State| {
+                let have_passed = state.users.iter().all(|user| user.passed > state.after[FOLDER]);
+                model.ending == Ending::Interrupted || state.is_freed == [true; OWNERS] && have_passed
             }),
             Property::sometimes("one is freed while a CPU idles", |_, state: &State| {
                 state.is_freed.contains(&true) && state.users.iter().any(|user| user.presence == Presence::Lazy)

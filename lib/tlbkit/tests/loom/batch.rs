@@ -75,8 +75,8 @@ fn evict_for_another(cpu: &Cpu) {
     let _nothing = batch.flush(&cpu.protocol(), Reason::Migrate);
 }
 
-/// CPU 1 takes the lock, finds the entry gone, flushes all the same, and has the frame for itself.
-fn find_it_gone(cpu: &Cpu) {
+/// A CPU takes the lock, finds the entry gone, flushes all the same, and has the frame for itself.
+pub(crate) fn find_it_gone(cpu: &Cpu) {
     // Acquire: the lock is taken.
     if cpu.machine.unlocked.load(Ordering::Acquire) != 0 {
         let gather = TlbGather::new(Translations::OfSpace(cpu.machine.space(1)), Vec::<usize>::new());

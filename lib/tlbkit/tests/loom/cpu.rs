@@ -304,12 +304,22 @@ impl Cpu {
         batch.defer(&self.protocol(), self.machine.periods())
     }
 
+    /// Takes the first page of each of more tables, and has one flush serve both.
+    pub(crate) fn fold(&self, deferred: &mut Deferred<Vec<usize>>, tables: &[usize]) {
+        deferred.fold(&self.protocol(), self.take_and_defer(tables));
+    }
+
     /// Flushes what was deferred, and frees the frames.
     pub(crate) fn reuse(&self, deferred: Deferred<Vec<usize>>) {
-        self.enter_kernel();
-        for table in deferred.flush(&self.protocol(), self.machine.periods(), Reason::Migrate).into_frames() {
+        for table in self.give_up(deferred) {
             self.machine.tables[table].pages[0].frame.free();
         }
+    }
+
+    /// Flushes what was deferred, whose frames are somebody else's.
+    pub(crate) fn give_up(&self, deferred: Deferred<Vec<usize>>) -> Vec<usize> {
+        self.enter_kernel();
+        deferred.flush(&self.protocol(), self.machine.periods(), Reason::Migrate).into_frames()
     }
 
     /// Ends the space and frees its top-level table, now or when the last CPU leaves it.
