@@ -66,6 +66,13 @@ const TO_ONE_ACCESSED: u64 = 8;
 pub const RECLAIM: u64 = 1 << 41;
 /// Seeds of the first family for each of that one.
 const TO_ONE_RECLAIM: u64 = 8;
+/// The first seed of the family that runs on machines with INVLPGB what retires, reclaims, or has directories, and a few
+/// programs more.
+pub const BROADCAST_OTHERS: u64 = 1 << 42;
+/// Seeds of the first family for each of that one.
+const TO_ONE_BROADCAST_OTHERS: u64 = 8;
+/// The first seeds of those that it runs, one after the other.
+const ON_BROADCAST: [u64; 4] = [RETIRE, DIRECTORIES, DIRECTORIES_RETIRE, RECLAIM];
 /// The first seeds of those that run early acknowledgement too.
 const FIRST: [u64; 7] = [0, LATER, GUEST, BROADCAST, RETIRE, DIRECTORIES, DIRECTORIES_RETIRE];
 
@@ -75,6 +82,9 @@ impl Plan {
     pub fn scenario(&self, seed: u64) -> Scenario {
         if (EARLY..ACCESSED).contains(&seed) || self.program.is_some_and(Named::acknowledges_early) {
             return self.early_scenario(seed);
+        }
+        if seed >= BROADCAST_OTHERS {
+            return self.other_on_broadcast(seed);
         }
         let mut draws = digest::random(!seed);
         let policy = policies::draw(&mut draws);
@@ -114,12 +124,27 @@ impl Plan {
         scenario
     }
 
-    /// The same on a machine with INVLPGB. Every CPU that has it has PCIDs.
+    /// The scenario of another family, on a machine with INVLPGB. One program in four is about both.
+    fn other_on_broadcast(&self, seed: u64) -> Scenario {
+        let (group, index) = (seed % BROADCAST_OTHERS / 4, seed % 4);
+        let families = ON_BROADCAST.len() as u64;
+        let other = Self { program: self.program.filter(|named| !named.needs_broadcast()), ..*self };
+        let mut scenario = other.scenario(ON_BROADCAST[(group % families) as usize] + 4 * (group / families) + index);
+        let both = named::BROADCAST_OTHERS;
+        let in_turn = (index == 0).then(|| &both[(group % both.len() as u64) as usize]);
+        if let Some(named) = self.program.or(in_turn) {
+            scenario.program = named.program();
+        }
+        let mut draws = digest::random(!seed);
+        scenario.policy = policies::with_broadcast(scenario.policy, &mut draws);
+        scenario.config = on_broadcast(scenario.config.late, &mut draws);
+        scenario
+    }
+
+    /// The same on a machine with INVLPGB.
     fn broadcast_scenario(&self, seed: u64, policy: Policy, late: Late, draws: &mut SplitMix64) -> Scenario {
         let policy = policies::with_broadcast(self.policy.unwrap_or(policy), draws);
-        let broadcast_pages = NonZeroU32::new(1 << (2 * draws.below(3)));
-        let features = Features { pcid: true, invpcid: draws.below(4) != 0 };
-        let config = MachineConfig { features, broadcast_pages, late, ..MachineConfig::default() };
+        let config = on_broadcast(late, draws);
         let named = seed.is_multiple_of(2).then(|| named::broadcast_in_turn(seed / 2));
         let random = [Program::random, Program::random_later, Program::random_guest][(seed / 2 % 3) as usize];
         let program = self.program.or(named).map_or_else(|| random(seed), Named::program);
@@ -145,6 +170,13 @@ fn features(choice: u64) -> Features {
         2 => Features { pcid: false, invpcid: true },
         _ => Features { pcid: true, invpcid: true },
     }
+}
+
+/// A machine with INVLPGB. Every CPU that has it has PCIDs.
+fn on_broadcast(late: Late, draws: &mut SplitMix64) -> MachineConfig {
+    let broadcast_pages = NonZeroU32::new(1 << (2 * draws.below(3)));
+    let features = Features { pcid: true, invpcid: draws.below(4) != 0 };
+    MachineConfig { features, broadcast_pages, late, ..MachineConfig::default() }
 }
 
 /// Most kernels wait in silence for a CPU that is late.
@@ -214,7 +246,8 @@ pub fn seeds(plan: &Plan, first: u64, count: u64, threads: usize, progress: &(dy
 
 /// Runs the seeds of all families: those of the first, then a quarter as many of the later one and of that with
 /// INVLPGB, with directories and with early acknowledgement, and an eighth as many of the guests', of those which
-/// retire, of those that go by accessed bits and of those which reclaim, unless the plan names one program.
+/// retire, of those that go by accessed bits, of those which reclaim and of these with INVLPGB, unless the plan names
+/// one program.
 #[must_use]
 pub fn families(plan: &Plan, first: u64, count: u64, threads: usize, progress: &(dyn Fn(u64) + Sync)) -> Report {
     let report = seeds(plan, first, count, threads, progress);
@@ -231,6 +264,7 @@ pub fn families(plan: &Plan, first: u64, count: u64, threads: usize, progress: &
         (EARLY, TO_ONE_EARLY),
         (ACCESSED, TO_ONE_ACCESSED),
         (RECLAIM, TO_ONE_RECLAIM),
+        (BROADCAST_OTHERS, TO_ONE_BROADCAST_OTHERS),
     ];
     others.into_iter().fold(report, |report, (family, to_one)| {
         if report.failure.is_some() {

@@ -3,7 +3,8 @@
 
 use tlbkit::{Late, Policy};
 use tlbkit_check::campaign::{
-    self, ACCESSED, BROADCAST, DIRECTORIES, DIRECTORIES_RETIRE, EARLY, GUEST, LATER, Plan, RECLAIM, RETIRE,
+    self, ACCESSED, BROADCAST, BROADCAST_OTHERS, DIRECTORIES, DIRECTORIES_RETIRE, EARLY, GUEST, LATER, Plan, RECLAIM,
+    RETIRE,
 };
 use tlbkit_check::program::Op;
 use tlbkit_check::program::named::{self, Named};
@@ -80,7 +81,8 @@ fn all_families_are_run_and_each_has_named_programs_and_others() {
         + steps(DIRECTORIES_RETIRE, 2)
         + steps(EARLY, 4)
         + steps(ACCESSED, 2)
-        + steps(RECLAIM, 2);
+        + steps(RECLAIM, 2)
+        + steps(BROADCAST_OTHERS, 2);
     assert_eq!(campaign::families(&plan, 0, 16, 2, &|_| ()).steps, all);
     let families = [
         (0, named::ALL),
@@ -93,6 +95,7 @@ fn all_families_are_run_and_each_has_named_programs_and_others() {
         (EARLY, named::EARLY),
         (ACCESSED, named::ACCESSED),
         (RECLAIM, named::RECLAIM),
+        (BROADCAST_OTHERS, named::BROADCAST_OTHERS),
     ];
     for (first, list) in families {
         let is_named = |seed| named::all().any(|named| named.program() == plan.scenario(first + seed).program);

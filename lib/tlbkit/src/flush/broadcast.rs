@@ -52,8 +52,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
             space.end_move();
             return None;
         };
-        self.for_each_half(pcid, |half| self.hardware.invlpgb(Invlpgb::Single(half)));
-        self.hardware.tlbsync();
+        self.broadcast_pcid(pcid);
         space.name_pcid(pcid);
         let request = Request::everything(Needs::TABLES.with(Needs::ANSWER)).in_space(space);
         self.shootdown(Translations::OfSpace(space), request, Reason::RemoveAll);
@@ -84,11 +83,18 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// This CPU runs the space of this `stamp`. If it has a PCID, this CPU uses that from now on, and holds nothing
     /// under it that INVLPGB has not flushed. False if it has none.
     pub(crate) fn follow(&self, stamp: Stamp) -> bool {
-        if self.asid().is_shared() {
+        let has_other_root = self.has_directories() && stamp.pcid().is_some() && self.look_for_root();
+        if self.asid().is_shared() && !has_other_root {
             self.hardware.event(Event::AlreadyCurrent);
             return true;
         }
         self.load_shared(stamp)
+    }
+
+    /// Flushes all that is cached under `pcid`, on every CPU.
+    pub(super) fn broadcast_pcid(&self, pcid: Pcid) {
+        self.for_each_half(pcid, |half| self.hardware.invlpgb(Invlpgb::Single(half)));
+        self.hardware.tlbsync();
     }
 
     /// Flushes a space as far as INVLPGB reaches it. [`Outcome::Complete`] if that is everywhere.

@@ -86,14 +86,11 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         if self.has_flag(flag::ISOLATED) {
             self.defer_user_flush();
         }
-        let before = self.state.root.get();
-        if self.has_directories() {
-            // Read after `newest`: `reload_roots` may be what made it so.
-            self.with_space_of(self.loaded_token(), |space| self.state.root.set(self.hardware.root_here(space).0));
-        }
+        // Read after `newest`: `reload_roots` may be what made it so.
+        let has_other_root = self.has_directories() && self.look_for_root();
         if needs.any_of(Needs::GLOBAL) {
             self.flush_all_and_globals(irqs);
-            if !self.has_directories() || self.state.root.get() == before {
+            if !has_other_root {
                 return;
             }
         }

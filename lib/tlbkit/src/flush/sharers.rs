@@ -47,6 +47,10 @@
 //! space lazily leaves it, as for any freed table: it would walk the shared tables, from which nobody is told of what
 //! is freed. What is cached under the ASID of a CPU that runs something else is stale by its generation.
 //!
+//! Where the space has a PCID that all CPUs share, INVLPGB comes before the answers: until a CPU has answered it may walk
+//! the shared tables, and cache what it finds under that PCID. So another INVLPGB comes after them, which flushes all of
+//! the PCID, on CPUs that have left the space as well. A space that gets such a PCID later gets it empty.
+//!
 //! A CPU needs a root of its own only when it faults. The empty root leads nowhere, so nothing is cached through it:
 //! the fault handler, which may wait for memory, or fail for want of it, makes one, has `root_here` name it on this CPU
 //! alone, and calls [`reload_root_here`](crate::Cpu::reload_root_here), which flushes nothing. Another CPU's
@@ -210,6 +214,22 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     pub fn reload_roots(&self, space: &AddressSpace<H::Set>) {
         let request = Request::everything(Needs::TABLES.with(Needs::ANSWER)).in_space(space);
         self.shootdown(Translations::OfSpace(space), request, Reason::RemoveAll);
+        if self.has_broadcast()
+            && let Some(pcid) = space.stamp().pcid()
+        {
+            self.broadcast_pcid(pcid);
+            self.assert_here();
+        }
+    }
+
+    /// Has what is loaded next be the top-level table that [`Hardware::root_here`] names for the space that runs here
+    /// now. True if that is another one than is loaded.
+    #[cold]
+    pub(super) fn look_for_root(&self) -> bool {
+        let root = self.with_space_of(self.loaded_token(), |space| self.hardware.root_here(space)).0;
+        let before = self.state.root.get();
+        self.state.root.set(root);
+        root != before
     }
 
     /// [`Hardware::root_here`] names another top-level table for `space` on this CPU, which runs the space, than a

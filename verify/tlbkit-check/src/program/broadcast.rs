@@ -2,7 +2,7 @@
 //! then.
 
 use super::small::{Named, broadcast, shared};
-use super::{Access, Content, Op, Program, Rights, walk};
+use super::{Access, Content, Op, Program, Rights, directories, reclaim, walk};
 use Access::{Read, Write};
 
 pub(super) const ALL: &[Named] = &[
@@ -22,6 +22,40 @@ pub(super) const ALL: &[Named] = &[
     broadcast("broadcast-walk", "tables are freed by INVLPGB while CPUs read them without a lock", walk::shared_pcid),
     broadcast("broadcast-walk-kernel", "the same of the kernel's page tables", walk::of_kernel),
     broadcast("broadcast-1-page", "one CPU moves a space and gives a page back that another one uses", one_page),
+];
+
+/// Those of kernels that reclaim, or whose CPUs have upper page tables of their own.
+pub(super) const OTHERS: &[Named] = &[
+    broadcast(
+        "reclaim-broadcast",
+        "pages of a space that moved and of one that did not are reclaimed together",
+        reclaim::both,
+    ),
+    broadcast(
+        "reclaim-broadcast-1-page",
+        "the reader of the space that did not move has passed, and the other one has not",
+        reclaim::both_one,
+    ),
+    broadcast(
+        "reclaim-broadcast-move",
+        "a space moves to a shared PCID while the flush of its pages is deferred",
+        reclaim::moving,
+    ),
+    broadcast(
+        "directories-convert-shared",
+        "a space with a shared PCID is converted while CPUs use its pages",
+        directories::convert_shared,
+    ),
+    broadcast(
+        "directories-convert-shared-lazy",
+        "a space with a shared PCID is converted under CPUs that idle, and come back to what they have cached",
+        directories::convert_shared_lazy,
+    ),
+    broadcast(
+        "directories-convert-move",
+        "a space is converted by one CPU and moved to a shared PCID by another",
+        directories::convert_move,
+    ),
 ];
 
 fn moves() -> Program {

@@ -189,6 +189,26 @@ fn convert() -> Program {
     Program { setup: shared(3, 2), cpus: vec![[owner, more].concat(), user, giver] }
 }
 
+/// The space has a shared PCID before it is converted.
+pub(super) fn convert_shared() -> Program {
+    share(convert())
+}
+
+pub(super) fn convert_shared_lazy() -> Program {
+    share(convert_lazy())
+}
+
+fn share(mut program: Program) -> Program {
+    program.setup.push((0, Op::Share));
+    program
+}
+
+pub(super) fn convert_move() -> Program {
+    let mut program = convert_switch();
+    program.cpus[1].splice(..1, [Op::Share, Op::Touch(1, Read)]);
+    program
+}
+
 fn convert_one() -> Program {
     let owner = vec![Op::Directories, Op::DontNeed(0, 1)];
     Program { setup: shared(1, 1), cpus: vec![owner, vec![Op::Touch(0, Read), Op::Compute(1)]] }

@@ -19,7 +19,7 @@ impl Named {
 pub fn all() -> impl Iterator<Item = &'static Named> {
     let of_directories = DIRECTORIES.iter().chain(DIRECTORIES_RETIRE);
     let all = ALL.iter().chain(LATER).chain(GUEST).chain(SMALL).chain(BROADCAST).chain(RETIRE).chain(of_directories);
-    all.chain(EARLY).chain(ACCESSED).chain(RECLAIM)
+    all.chain(EARLY).chain(ACCESSED).chain(RECLAIM).chain(BROADCAST_OTHERS)
 }
 
 /// The program of this number on a machine with INVLPGB: every second one is about that.
@@ -59,6 +59,9 @@ pub const ACCESSED: &[Named] = accessed::ALL;
 
 /// Those whose kernel reclaims pages of a file, which seeds of that family run in turn.
 pub const RECLAIM: &[Named] = reclaim::ALL;
+
+/// Those that reclaim, or have directories, on a machine with INVLPGB, which seeds of that family run in turn.
+pub const BROADCAST_OTHERS: &[Named] = broadcast::OTHERS;
 
 /// More of them, small enough for all schedules.
 pub const SMALL: &[Named] = small::ALL;

@@ -35,6 +35,14 @@ pub(super) const ALL: &[Named] = &[
     named("reclaim-switch", "pages are reclaimed while CPUs come, go and idle", switch),
     named("reclaim-spaces", "pages that a parent and its child map are reclaimed from both", spaces),
     named("reclaim-two", "two CPUs reclaim, and each needs the frames that the other took", two),
+    named("reclaim-fold", "one flush serves two batches, between which a reader has passed", fold),
+    named("reclaim-fold-1-page", "the same of a page each, small enough for all schedules", fold_one),
+    named(
+        "reclaim-fold-spaces",
+        "one flush serves two batches, of which one alone has taken from a child",
+        fold_spaces,
+    ),
+    named("reclaim-passed", "a page is reclaimed that its readers have passed when its frame is needed", passed),
     named("reclaim-calls", "reclaimed pages are unmapped, protected and given back, and found gone", calls),
     named("reclaim-end", "a space ends whose pages were reclaimed, and its frames are used again", end),
     named("reclaim-hotplug", "a CPU that could read what was reclaimed goes offline, or is stopped", hotplug),
@@ -166,6 +174,61 @@ fn two() -> Program {
         |page| vec![Op::Reclaim(page, 1), Op::Adopt, Op::Touch(page, Read), Op::Reclaim(page, 1), Op::Compute(2)];
     let other = [Op::Touch(0, Read), Op::Compute(2), Op::Adopt, Op::Touch(1, Read), Op::Compute(2)].repeat(2);
     Program { setup: readers(3, 2), cpus: vec![owner(0), owner(1), other] }
+}
+
+fn fold() -> Program {
+    let owner = vec![Op::Reclaim(0, 1), Op::Compute(2), Op::Reclaim(1, 1), Op::Settle, Op::Touch(0, Read)];
+    let user = [Op::Touch(1, Read), Op::Compute(2), Op::Touch(0, Read), Op::Compute(2)].repeat(2);
+    let switcher = vec![Op::Touch(1, Read), Op::Run(1), Op::Run(0), Op::Touch(1, Read), Op::Compute(2)];
+    Program { setup: readers(3, 2), cpus: vec![owner, user, switcher] }
+}
+
+fn fold_one() -> Program {
+    let owner = vec![Op::Reclaim(0, 1), Op::Reclaim(1, 1), Op::Settle];
+    Program { setup: readers(2, 2), cpus: vec![owner, vec![Op::Compute(1), Op::Touch(1, Read)]] }
+}
+
+/// Page 0 is mapped in space 0 alone, page 1 in its child too.
+fn fold_spaces() -> Program {
+    let enter = (0..3).map(|cpu| (cpu, Op::Run(0)));
+    let map = [(0, Op::Map(4, Content::File)), (0, Op::Touch(1, Read)), (0, Op::Fork)];
+    let child = [1, 2].into_iter().flat_map(|cpu| [(cpu, Op::Run(2)), (cpu, Op::Touch(1, Read))]);
+    let setup = enter.chain(map).chain(child).chain([(0, Op::Touch(0, Read))]).collect();
+    let owner = vec![Op::Reclaim(0, 1), Op::Reclaim(1, 1), Op::Settle];
+    let writer = vec![Op::Compute(2), Op::Touch(1, Write), Op::Touch(1, Write)];
+    Program { setup, cpus: vec![owner, writer, [Op::Touch(1, Read)].repeat(4)] }
+}
+
+/// CPU 2 finds the page gone when its flush is over, and only by what CPU 1 has done.
+fn passed() -> Program {
+    let owner = vec![Op::Reclaim(0, 1), Op::Compute(2), Op::Settle];
+    let finder = vec![Op::Compute(3), Op::DontNeed(0, 1), Op::Touch(0, Write), Op::Compute(1)];
+    Program { setup: readers(3, 1), cpus: vec![owner, vec![Op::Touch(0, Read), Op::Compute(2)], finder] }
+}
+
+/// Space 2 is a child, whose CPUs stay below what it takes to move.
+pub(super) fn both() -> Program {
+    let mut setup = readers(3, 2);
+    setup.extend([(0, Op::Fork), (2, Op::Run(2)), (2, Op::Touch(0, Read)), (2, Op::Touch(1, Read)), (0, Op::Share)]);
+    let owner = [Op::Reclaim(0, 2), Op::Compute(2), Op::Settle, Op::Touch(0, Read), Op::Touch(1, Write)].repeat(2);
+    let user = [Op::Touch(0, Read), Op::Compute(2), Op::Touch(1, Read), Op::Compute(2)].repeat(2);
+    let child = [Op::Compute(2), Op::Touch(0, Read), Op::Run(0), Op::Touch(1, Read), Op::Run(2)].repeat(2);
+    Program { setup, cpus: vec![owner, user, child] }
+}
+
+pub(super) fn both_one() -> Program {
+    let mut setup = readers(3, 1);
+    setup.extend([(0, Op::Fork), (2, Op::Run(2)), (2, Op::Touch(0, Read)), (0, Op::Share)]);
+    let owner = vec![Op::Reclaim(0, 1), Op::Compute(1), Op::Settle];
+    let reader = vec![Op::Touch(0, Read), Op::Touch(0, Read), Op::Touch(0, Read)];
+    Program { setup, cpus: vec![owner, reader, vec![Op::Compute(1), Op::Touch(0, Read)]] }
+}
+
+pub(super) fn moving() -> Program {
+    let owner = vec![Op::Reclaim(0, 1), Op::Compute(3), Op::Reclaim(1, 1), Op::Settle, Op::Touch(0, Write), Op::Settle];
+    let mover = vec![Op::Touch(0, Read), Op::Share, Op::Touch(0, Read), Op::Compute(2), Op::Touch(1, Write)];
+    let switcher = vec![Op::Run(1), Op::Run(0), Op::Touch(0, Read), Op::Touch(1, Read), Op::Run(1), Op::Run(0)];
+    Program { setup: readers(3, 2), cpus: vec![owner, mover, switcher] }
 }
 
 fn calls() -> Program {
