@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 // A hash of this file: `tlbkit_header_fits` compares it with the one in the archive.
-#define TLBKIT_INTERFACE 0xc383605a65bc01c3ull
+#define TLBKIT_INTERFACE 0x883abaa650e527bfull
 // For gcc and clang.
 #define TLBKIT_ALIGNED(bytes) __attribute__((aligned(bytes)))
 #define TLBKIT_MUST_USE __attribute__((warn_unused_result))
@@ -54,8 +54,30 @@
 // Size of a gather in 8-byte words.
 #define TLBKIT_GATHER_WORDS 36
 
+#if !defined(TLBKIT_REUSE)
 // Size of a batch in 8-byte words.
 #define TLBKIT_BATCH_WORDS 20
+#endif
+
+#if defined(TLBKIT_REUSE)
+// Size of a batch that may be deferred in 8-byte words.
+#define TLBKIT_BATCH_WORDS 21
+#endif
+
+#if defined(TLBKIT_REUSE)
+// Size of a machine's grace periods in 8-byte words.
+#define TLBKIT_GRACE_PERIODS_WORDS 16
+#endif
+
+#if defined(TLBKIT_REUSE)
+// Size of what one CPU has passed in 8-byte words.
+#define TLBKIT_PASSED_WORDS 8
+#endif
+
+#if defined(TLBKIT_DIRECTORIES)
+// Size of the sharers of a table, and of a reach, in 8-byte words.
+#define TLBKIT_SHARERS_WORDS 2
+#endif
 
 // Size of one CPU's counters in 8-byte words.
 #define TLBKIT_STATS_WORDS 1062
@@ -265,6 +287,20 @@ struct TLBKIT_ALIGNED(64) tlbkit_space {
     uint64_t opaque[TLBKIT_SPACE_WORDS];
 };
 
+#if defined(TLBKIT_REUSE)
+// The grace periods of a machine, for flush at reuse. A kernel has one, which it never frees.
+struct TLBKIT_ALIGNED(64) tlbkit_grace_periods {
+    uint64_t opaque[TLBKIT_GRACE_PERIODS_WORDS];
+};
+#endif
+
+#if defined(TLBKIT_REUSE)
+// What one CPU has passed: a cache line. A kernel has one per possible CPU, and never frees it.
+struct TLBKIT_ALIGNED(64) tlbkit_passed {
+    uint64_t opaque[TLBKIT_PASSED_WORDS];
+};
+#endif
+
 // Translations and frames that wait for one flush, like `struct mmu_gather`: on the stack of an unmap.
 struct TLBKIT_ALIGNED(8) tlbkit_gather {
     uint64_t opaque[TLBKIT_GATHER_WORDS];
@@ -361,6 +397,10 @@ struct tlbkit_hardware_ops {
     // The most pages that one INVLPGB takes: one more than bits 15 to 0 of EDX of CPUID 8000_0008. 0 unless every CPU
     // has the instruction (EBX, bit 3) and PCIDs.
     uint32_t broadcast_pages;
+    // The physical address of the top-level table that this CPU loads for `space`. Called in every switch to it, and
+    // in answers: interrupts are off. Only called by an archive with the feature `directories`. Optional: by default
+    // the one that the space was made with.
+    uint64_t (*root_here)(uint32_t cpu, const struct tlbkit_space *space);
 };
 
 // The state of one CPU. A kernel has one per possible CPU, and never frees it.
@@ -414,6 +454,20 @@ struct tlbkit_misuse {
 
 // Prints the message and stops the machine. If it returns, the CPU spins for ever.
 typedef void (*tlbkit_panic_hook)(const struct tlbkit_misuse *misuse);
+
+#if defined(TLBKIT_DIRECTORIES)
+// Which CPUs have walked to one last-level table: beside what the kernel keeps about its frame. Zeros are nobody.
+struct TLBKIT_ALIGNED(8) tlbkit_sharers {
+    uint64_t opaque[TLBKIT_SHARERS_WORDS];
+};
+#endif
+
+#if defined(TLBKIT_DIRECTORIES)
+// Which CPUs can hold what a gather has recorded.
+struct TLBKIT_ALIGNED(8) tlbkit_reach {
+    uint64_t opaque[TLBKIT_SHARERS_WORDS];
+};
+#endif
 
 // What the archive was built with, for comparison with the header.
 struct tlbkit_layout {
@@ -571,6 +625,58 @@ TLBKIT_MUST_USE enum tlbkit_status tlbkit_set_ceiling(const struct tlbkit_machin
 
 // Sets how the user half is flushed from now on, by an `enum tlbkit_user_flush`.
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_set_user_flush(const struct tlbkit_machine *machine, uint32_t how);
+
+#if defined(TLBKIT_REUSE)
+// Initializes the grace periods of a machine. `passed` has one element per possible CPU, which belong to it for ever.
+TLBKIT_MUST_USE
+enum tlbkit_status tlbkit_grace_periods_init(struct tlbkit_grace_periods *periods,
+                                             const struct tlbkit_machine *machine,
+                                             struct tlbkit_passed *passed,
+                                             uint32_t passed_count);
+#endif
+
+#if defined(TLBKIT_REUSE)
+// This CPU flushes what it runs, unless that is current, so that no deferred batch asks it. At each tick, in each
+// switch, or after each answer: the more often, the fewer CPUs are interrupted. Interrupts off.
+TLBKIT_MUST_USE enum tlbkit_status tlbkit_pass(const struct tlbkit_grace_periods *periods, uint32_t cpu);
+#endif
+
+#if defined(TLBKIT_REUSE)
+// Closes a batch without a flush: it interrupts nobody, and other CPUs may go on reading what was recorded. Only for
+// pages that could only be read, are clean, and of which nothing is written anywhere until `tlbkit_deferred_flush` has
+// returned: neither into the frames nor, by a call or another mapping, into the file. A fault that maps a writable
+// page where an entry was found cleared calls `tlbkit_drain` first, under the lock of the page table.
+//
+// From here on the struct takes `tlbkit_deferred_fold` and `tlbkit_deferred_flush` alone. One that is never flushed
+// leaks its frames. `TLBKIT_STATUS_BAD_VALUE` if a page-table page was recorded: then it stays open. Interrupts on or
+// off, preemption off.
+TLBKIT_MUST_USE
+enum tlbkit_status tlbkit_batch_defer(struct tlbkit_batch *batch,
+                                      uint32_t cpu,
+                                      const struct tlbkit_grace_periods *periods);
+#endif
+
+#if defined(TLBKIT_REUSE)
+// Folds the deferred batch `other` into another one, so that one flush serves both, and ends it: its frames move into
+// the array of `batch`. `TLBKIT_STATUS_GATHER_FULL` if they do not fit there: then nothing was done. Interrupts on or
+// off, preemption off.
+TLBKIT_MUST_USE
+enum tlbkit_status tlbkit_deferred_fold(struct tlbkit_batch *batch,
+                                        uint32_t cpu,
+                                        struct tlbkit_batch *other);
+#endif
+
+#if defined(TLBKIT_REUSE)
+// Flushes what was deferred, on the CPUs that have not passed since it was closed, then calls `release` for each
+// frame, and ends the batch. On any CPU. Interrupts on, preemption off, and no lock held that a CPU may wait for with
+// interrupts off. On an error the batch stays deferred, except for `TLBKIT_STATUS_WRONG_CPU` after the flush: then it
+// has ended, and its frames are leaked.
+TLBKIT_MUST_USE
+enum tlbkit_status tlbkit_deferred_flush(struct tlbkit_batch *batch,
+                                         uint32_t cpu,
+                                         const struct tlbkit_grace_periods *periods,
+                                         uint32_t reason);
+#endif
 
 // Flushes `pages` translations of a space from `va` on, on every CPU, before it returns: for a change that frees
 // nothing, such as a revoked permission, or after which the kernel frees by itself. The page tables have been changed.
@@ -782,6 +888,72 @@ enum tlbkit_status tlbkit_machine_init(struct tlbkit_machine *machine,
 // Sets the function that is called on misuse that no status can report. NULL for none. There is one hook for all
 // machines.
 void tlbkit_set_panic_hook(tlbkit_panic_hook hook);
+
+#if defined(TLBKIT_DIRECTORIES)
+// This CPU is about to store an entry for the last-level table of these sharers in a directory of its own, under the
+// lock of that table. A kernel keeps one `struct tlbkit_sharers` for each such table; all zeros is that of a new one.
+TLBKIT_MUST_USE
+enum tlbkit_status tlbkit_sharers_hook(const struct tlbkit_machine *machine,
+                                       uint32_t cpu,
+                                       const struct tlbkit_sharers *sharers);
+#endif
+
+#if defined(TLBKIT_DIRECTORIES)
+// No directory names the table any more, and what was cached of it has been flushed; or its frame is a new table.
+TLBKIT_MUST_USE enum tlbkit_status tlbkit_sharers_clear(const struct tlbkit_sharers *sharers);
+#endif
+
+#if defined(TLBKIT_DIRECTORIES)
+// Writes false to `may_include` if `cpu`, which may be any, has not hooked the table: then its directory does not name
+// it. Under the lock under which CPUs do that.
+TLBKIT_MUST_USE
+enum tlbkit_status tlbkit_sharers_may_include(const struct tlbkit_sharers *sharers,
+                                              uint32_t cpu,
+                                              bool *may_include);
+#endif
+
+#if defined(TLBKIT_DIRECTORIES)
+// Begins a reach: nothing is recorded yet, so it names nobody.
+TLBKIT_MUST_USE enum tlbkit_status tlbkit_reach_begin(struct tlbkit_reach *reach);
+#endif
+
+#if defined(TLBKIT_DIRECTORIES)
+// Has the reach name every CPU: something was recorded that lies below no table whose sharers are known.
+TLBKIT_MUST_USE enum tlbkit_status tlbkit_reach_everybody(struct tlbkit_reach *reach);
+#endif
+
+#if defined(TLBKIT_DIRECTORIES)
+// Adds the sharers of a table, below which something was recorded: after the last of its entries was changed, or, if
+// the table itself was taken out, after the directories of its sharers no longer name it.
+TLBKIT_MUST_USE enum tlbkit_status tlbkit_reach_add(struct tlbkit_reach *reach, const struct tlbkit_sharers *sharers);
+#endif
+
+#if defined(TLBKIT_DIRECTORIES)
+// As `tlbkit_gather_finish`, and interrupts only CPUs that `reach` names.
+TLBKIT_MUST_USE
+enum tlbkit_status tlbkit_gather_finish_within(struct tlbkit_gather *gather,
+                                               uint32_t cpu,
+                                               const struct tlbkit_reach *reach);
+#endif
+
+#if defined(TLBKIT_DIRECTORIES)
+// `root_here` of the table names other top-level tables for `space` than before: each CPU that has the space loaded
+// loads what it names there, with all that is cached of the space flushed, or does so when it runs the space next.
+// When this returns, no CPU walks what was there before. Interrupts on.
+TLBKIT_MUST_USE
+enum tlbkit_status tlbkit_reload_roots(const struct tlbkit_machine *machine,
+                                       uint32_t cpu,
+                                       const struct tlbkit_space *space);
+#endif
+
+#if defined(TLBKIT_DIRECTORIES)
+// `root_here` names another top-level table on this CPU, which runs the space, than a moment ago, and the one before
+// mapped nothing of the user half: loads it, and flushes nothing. Interrupts have been off since before it changed.
+TLBKIT_MUST_USE
+enum tlbkit_status tlbkit_reload_root_here(const struct tlbkit_machine *machine,
+                                           uint32_t cpu,
+                                           const struct tlbkit_space *space);
+#endif
 
 // Initializes a space for the page tables at `root`. Under page-table isolation, the top-level table of the user half
 // is the next page. `set` has at least `tlbkit_set_words` words, which the call zeroes: it becomes the CPU set of the

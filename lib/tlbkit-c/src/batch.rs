@@ -13,11 +13,13 @@ use crate::values::reason_of;
 
 /// What a `struct tlbkit_batch` holds.
 #[repr(C)]
-struct Batch {
+pub(crate) struct Batch {
     mark: Mark,
-    machine: &'static Machine,
-    inner: TlbBatch<HeldFrames>,
-    room: usize,
+    pub(crate) machine: &'static Machine,
+    pub(crate) inner: TlbBatch<HeldFrames>,
+    pub(crate) room: usize,
+    #[cfg(feature = "reuse")]
+    pub(crate) capacity: usize,
 }
 
 // SAFETY: `repr(C)`, with the mark first; begun and finished below.
@@ -86,7 +88,7 @@ unsafe fn flush(batch: *mut BatchStorage, cpu: u32, reason: u32, first: impl FnO
 
 /// Out of line, because most batches hold no frames.
 #[inline(never)]
-fn release_held(held: &HeldFrames) {
+pub(crate) fn release_held(held: &HeldFrames) {
     release_frames(held);
 }
 
@@ -101,7 +103,14 @@ pub unsafe extern "C" fn tlbkit_batch_begin(
         // SAFETY: the crate's contract, for both.
         let (machine, frames) = unsafe { (Machine::find::<'static>(machine)?, frames_of(frames)?) };
         let inner = TlbBatch::new(HeldFrames::new(frames));
-        let begun = Batch { mark: Mark::none(), machine, inner, room: frames.capacity };
+        let begun = Batch {
+            mark: Mark::none(),
+            machine,
+            inner,
+            room: frames.capacity,
+            #[cfg(feature = "reuse")]
+            capacity: frames.capacity,
+        };
         // SAFETY: as above.
         unsafe { Batch::init(batch, begun) }.map(drop)
     })

@@ -71,6 +71,35 @@ impl Extend<u64> for HeldFrames {
     }
 }
 
+#[cfg(feature = "reuse")]
+impl IntoIterator for HeldFrames {
+    type Item = u64;
+    type IntoIter = TakenFrames;
+
+    fn into_iter(self) -> TakenFrames {
+        TakenFrames { held: self, next: 0 }
+    }
+}
+
+/// Frames on their way into another array.
+#[cfg(feature = "reuse")]
+pub(crate) struct TakenFrames {
+    held: HeldFrames,
+    next: usize,
+}
+
+#[cfg(feature = "reuse")]
+impl Iterator for TakenFrames {
+    type Item = u64;
+
+    fn next(&mut self) -> Option<u64> {
+        let index = self.next;
+        self.next += 1;
+        // SAFETY: written by `extend`, below the count.
+        (index < self.held.count).then(|| unsafe { self.held.frames.array.add(index).read() })
+    }
+}
+
 /// Records `range` in a gather. Out of line, since it has two callers.
 #[inline(never)]
 pub(crate) fn record(

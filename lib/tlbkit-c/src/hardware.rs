@@ -9,6 +9,8 @@ use tlbkit::KernelFlushes;
 use tlbkit::{
     AddressSpace, CpuId, Cr3, Event, Features, Hardware, Invpcid, IrqsOff, Late, Missing, SpaceToken, VirtAddr,
 };
+#[cfg(feature = "directories")]
+use tlbkit::{Directories, PhysAddr};
 #[cfg(feature = "guest")]
 use tlbkit::{HostExtent, HostFlush};
 #[cfg(feature = "broadcast")]
@@ -40,6 +42,8 @@ pub(crate) struct Ops {
     pub(crate) host: Host,
     #[cfg(feature = "broadcast")]
     pub(crate) broadcast: Option<Broadcast>,
+    #[cfg(feature = "directories")]
+    pub(crate) root_here: Option<unsafe extern "C" fn(u32, *const SpaceStorage) -> u64>,
 }
 
 /// INVLPGB and TLBSYNC of a machine that has them.
@@ -119,6 +123,8 @@ impl Ops {
             host: Host::new(table)?,
             #[cfg(feature = "broadcast")]
             broadcast: Broadcast::new(table)?,
+            #[cfg(feature = "directories")]
+            root_here: table.root_here,
         })
     }
 }
@@ -275,6 +281,21 @@ impl Hardware for KernelHardware {
     #[inline(always)]
     fn acknowledgement(&self) -> Acknowledgement {
         Acknowledgement::BeforeFlush
+    }
+
+    #[cfg(feature = "directories")]
+    #[inline(always)]
+    fn directories(&self) -> Directories {
+        Directories::OfEachCpu
+    }
+
+    #[cfg(feature = "directories")]
+    fn root_here(&self, space: &AddressSpace<Self::Set>) -> PhysAddr {
+        match self.ops.root_here {
+            // SAFETY: as above; a token is the address of its space.
+            Some(root_here) => PhysAddr(unsafe { root_here(self.cpu, space.token().0 as *const SpaceStorage) }),
+            None => space.root(),
+        }
     }
 
     fn relax(&self) {

@@ -28,6 +28,8 @@
 
 pub mod batch;
 pub mod cpu;
+#[cfg(feature = "reuse")]
+pub mod deferred;
 pub mod flush;
 pub mod gather;
 mod hardware;
@@ -40,6 +42,8 @@ pub mod ops;
 pub mod panic;
 #[cfg(doctest)]
 pub mod refused;
+#[cfg(feature = "directories")]
+pub mod sharers;
 pub mod space;
 pub mod status;
 pub mod storage;

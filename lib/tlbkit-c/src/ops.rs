@@ -155,4 +155,8 @@ pub struct HardwareOps {
     /// The most pages that one INVLPGB takes: one more than bits 15 to 0 of EDX of CPUID 8000_0008. 0 unless every CPU
     /// has the instruction (EBX, bit 3) and PCIDs.
     pub broadcast_pages: u32,
+    /// The physical address of the top-level table that this CPU loads for `space`. Called in every switch to it, and
+    /// in answers: interrupts are off. Only called by an archive with the feature `directories`. Optional: by default
+    /// the one that the space was made with.
+    pub root_here: Option<unsafe extern "C" fn(cpu: u32, space: *const SpaceStorage) -> u64>,
 }

@@ -22,7 +22,20 @@ pub const TLBKIT_SPACE_WORDS: usize = 8;
 /// Size of a gather in 8-byte words.
 pub const TLBKIT_GATHER_WORDS: usize = 36;
 /// Size of a batch in 8-byte words.
+#[cfg(not(feature = "reuse"))]
 pub const TLBKIT_BATCH_WORDS: usize = 20;
+/// Size of a batch that may be deferred in 8-byte words.
+#[cfg(feature = "reuse")]
+pub const TLBKIT_BATCH_WORDS: usize = 21;
+/// Size of a machine's grace periods in 8-byte words.
+#[cfg(feature = "reuse")]
+pub const TLBKIT_GRACE_PERIODS_WORDS: usize = 16;
+/// Size of what one CPU has passed in 8-byte words.
+#[cfg(feature = "reuse")]
+pub const TLBKIT_PASSED_WORDS: usize = 8;
+/// Size of the sharers of a table, and of a reach, in 8-byte words.
+#[cfg(feature = "directories")]
+pub const TLBKIT_SHARERS_WORDS: usize = 2;
 /// Size of one CPU's counters in 8-byte words.
 pub const TLBKIT_STATS_WORDS: usize = 1062;
 
@@ -58,6 +71,34 @@ pub struct BatchStorage {
     opaque: [u64; TLBKIT_BATCH_WORDS],
 }
 
+/// The grace periods of a machine, for flush at reuse. A kernel has one, which it never frees.
+#[cfg(feature = "reuse")]
+#[repr(C, align(64))]
+pub struct GracePeriodsStorage {
+    opaque: [u64; TLBKIT_GRACE_PERIODS_WORDS],
+}
+
+/// What one CPU has passed: a cache line. A kernel has one per possible CPU, and never frees it.
+#[cfg(feature = "reuse")]
+#[repr(C, align(64))]
+pub struct PassedStorage {
+    opaque: [u64; TLBKIT_PASSED_WORDS],
+}
+
+/// Which CPUs have walked to one last-level table: beside what the kernel keeps about its frame. Zeros are nobody.
+#[cfg(feature = "directories")]
+#[repr(C, align(8))]
+pub struct SharersStorage {
+    opaque: [u64; TLBKIT_SHARERS_WORDS],
+}
+
+/// Which CPUs can hold what a gather has recorded.
+#[cfg(feature = "directories")]
+#[repr(C, align(8))]
+pub struct ReachStorage {
+    opaque: [u64; TLBKIT_SHARERS_WORDS],
+}
+
 /// The counters of one CPU, for policies that count flushes. A kernel has one per possible CPU, and never frees it.
 #[repr(C, align(8))]
 pub struct StatsStorage {
@@ -73,6 +114,13 @@ const fn assert_fits<Inner, Storage>() {
 const _: () = assert_fits::<CpuState, CpuStateStorage>();
 #[cfg(feature = "history")]
 const _: () = assert_fits::<CpuStats, StatsStorage>();
+#[cfg(feature = "reuse")]
+const _: () = assert!(size_of::<tlbkit::Passed>() == size_of::<PassedStorage>(), "elements of an array");
+#[cfg(feature = "directories")]
+const _: () = {
+    assert_fits::<tlbkit::Sharers, SharersStorage>();
+    assert_fits::<tlbkit::Reach, ReachStorage>();
+};
 
 /// What the archive was built with, for comparison with the header.
 #[repr(C)]

@@ -27,8 +27,9 @@ fn an_archive_with_events_tells_each_once() -> Result<()> {
 /// The whole header behaves as before on a machine that has none of these, and each does what it is for.
 #[test]
 fn an_archive_for_guests_isolated_cpus_and_broadcasts_spares_interrupts_and_waits() -> Result<()> {
-    let defines = ["-DTLBKIT_EVENTS", "-DTLBKIT_GUEST", "-DTLBKIT_ISOLATED", "-DTLBKIT_BROADCAST", "-DTLBKIT_EARLY"];
-    uses_and_misuses("events,guest,isolated,broadcast,early", &defines)
+    let defines = ["EVENTS", "GUEST", "ISOLATED", "BROADCAST", "EARLY", "REUSE", "DIRECTORIES"]
+        .map(|feature| format!("-DTLBKIT_{feature}"));
+    uses_and_misuses("events,guest,isolated,broadcast,early,reuse,directories", &defines.each_ref().map(|word| &**word))
 }
 
 #[test]

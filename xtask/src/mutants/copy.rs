@@ -166,7 +166,7 @@ impl Copies {
 const CHECKED: [&str; 4] = [
     "--package tlbkit --package tlbkit-arch --package tlbkit-pmap --package tlbkit-x86 --package tlbkit-c --features \
      tlbkit/history,tlbkit-arch/store,tlbkit-c/history,tlbkit-c/x86,tlbkit-c/events,tlbkit-c/guest,tlbkit-c/isolated,\
-     tlbkit-c/broadcast,tlbkit-c/early",
+     tlbkit-c/broadcast,tlbkit-c/early,tlbkit-c/reuse,tlbkit-c/directories",
     "--package tlbkit-c --target x86_64-unknown-none --no-default-features --features linked",
     "--package tlbkit-c --target x86_64-unknown-none --no-default-features --features flags",
     "--package tlbkit-c --target x86_64-unknown-none --no-default-features --features linked,x86",

@@ -25,7 +25,7 @@ const char *preset = "";
 struct tlbkit_machine machine;
 struct tlbkit_space space_a, space_b;
 uint64_t set_a[1], set_b[1];
-bool irqs_on[CPUS], is_delivery_held;
+bool irqs_on[CPUS], is_delivery_held, has_hooked[CPUS];
 uint32_t here;
 uint32_t late_choice, features_of_all;
 void (*while_waiting)(uint32_t cpu);
@@ -170,6 +170,8 @@ static unsigned index_of(const struct tlbkit_space *space) { return space == NUL
 
 uint64_t root_of(const struct tlbkit_space *space) { return 0x100000 + index_of(space) * 0x2000ull; }
 
+uint64_t own_root_of(uint32_t cpu, const struct tlbkit_space *space) { return root_of(space) + 0x10000 * (1 + cpu); }
+
 void set_page(const struct tlbkit_space *space, unsigned page, uint64_t frame) {
     tables[index_of(space)][page] = frame;
 }
@@ -186,9 +188,11 @@ static uint64_t access(uint32_t cpu, uint64_t va, uint32_t tag, const uint64_t *
 }
 
 uint64_t touch(uint32_t cpu, unsigned page) {
-    unsigned space = (unsigned)((cores[cpu].cr3 >> 12) - (0x100000 >> 12)) / 2;
-    CHECK(space == 1 || space == 2);
-    return access(cpu, USER_VA + page * 4096ull, cores[cpu].cr3 & 0xfff, &tables[space][page]);
+    unsigned own = (unsigned)(cores[cpu].cr3 >> 16 & 0xf), space = (unsigned)(cores[cpu].cr3 >> 12 & 0xf) / 2;
+    CHECK((space == 1 || space == 2) && (own == 0 || own == 1 + cpu));
+    static const uint64_t nothing = NO_FRAME;
+    const uint64_t *entry = own && !has_hooked[cpu] ? &nothing : &tables[space][page];
+    return access(cpu, USER_VA + page * 4096ull, cores[cpu].cr3 & 0xfff, entry);
 }
 
 uint64_t touch_kernel(uint32_t cpu, unsigned page) {

@@ -50,6 +50,9 @@ extern struct tlbkit_space *last_left;
 void machine_begin(const char *policy);
 // Roots of the page tables: 0 is the kernel's.
 uint64_t root_of(const struct tlbkit_space *space);
+// That of CPU `cpu` alone, through which it walks to the pages once it has hooked their table.
+uint64_t own_root_of(uint32_t cpu, const struct tlbkit_space *space);
+extern bool has_hooked[CPUS];
 // Changes a page-table entry, and nothing else.
 void set_page(const struct tlbkit_space *space, unsigned page, uint64_t frame);
 // What CPU `cpu` reads through page `page` of what it has loaded, by its TLB if it can.

@@ -27,7 +27,8 @@ static bool have_been_spared(uint64_t value) {
 }
 #endif
 
-#if defined(TLBKIT_GUEST) || defined(TLBKIT_BROADCAST) || defined(TLBKIT_EARLY)
+#if defined(TLBKIT_GUEST) || defined(TLBKIT_BROADCAST) || defined(TLBKIT_EARLY) || defined(TLBKIT_REUSE) || \
+    defined(TLBKIT_DIRECTORIES)
 static void all_run_a(const struct tlbkit_hardware_ops *ops) {
     table = ops;
     preset = "tlbkit";
@@ -225,6 +226,147 @@ static void an_early_answer_is_told_to_handlers(void) {
 }
 #endif
 
+#ifdef TLBKIT_REUSE
+static struct tlbkit_grace_periods periods;
+static struct tlbkit_passed passed[CPUS];
+static uint64_t released;
+
+static void note_released(void *context, uint64_t frame) {
+    (void)context;
+    released = released * 10000 + frame;
+}
+
+static void pass(uint32_t cpu) {
+    CHECK(tlbkit_pass(&periods, cpu) == TLBKIT_STATUS_IRQS_ON);
+    irqs_on[cpu] = false;
+    OK(tlbkit_pass(&periods, cpu));
+    irqs_on[cpu] = true;
+}
+
+// Takes a page away, and defers its flush.
+static void take(struct tlbkit_batch *batch, uint64_t *array, unsigned page) {
+    const struct tlbkit_frames frames = {.array = array, .capacity = 2, .release = note_released};
+    OK(tlbkit_batch_begin(batch, &machine, &frames));
+    set_page(&space_a, page, FOREIGN);
+    OK(tlbkit_batch_unmap(batch, 0, &space_a, 2000 + page));
+    OK(tlbkit_batch_defer(batch, 0, &periods));
+}
+
+static void what_is_deferred_comes_back_when_it_is_needed(void) {
+    static uint64_t arrays[4][2];
+    struct tlbkit_batch first, second, third;
+    all_run_a(&hardware);
+    CHECK(tlbkit_grace_periods_init(&periods, &machine, passed, CPUS - 1) == TLBKIT_STATUS_TOO_SMALL);
+    CHECK(tlbkit_grace_periods_init(&periods, &machine, NULL, CPUS) == TLBKIT_STATUS_NULL_POINTER);
+    OK(tlbkit_grace_periods_init(&periods, &machine, passed, CPUS));
+    released = 0;
+    take(&first, arrays[0], 2);
+    CHECK(all_interrupts() == 0 && released == 0 && touch(1, 2) == 2002);
+    pass(1);
+    CHECK(touch(1, 2) == FOREIGN);
+    take(&second, arrays[1], 3);
+    // CPU 1 has passed for the first one alone.
+    OK(tlbkit_deferred_fold(&first, 0, &second));
+    CHECK(tlbkit_deferred_flush(&second, 0, &periods, TLBKIT_REASON_MIGRATE) == TLBKIT_STATUS_NOT_MADE);
+    take(&third, arrays[2], 4);
+    CHECK(tlbkit_deferred_fold(&first, 0, &third) == TLBKIT_STATUS_GATHER_FULL);
+    CHECK(tlbkit_deferred_fold(&first, 0, &first) == TLBKIT_STATUS_BAD_VALUE);
+    CHECK(tlbkit_batch_flush(&first, 0, TLBKIT_REASON_MIGRATE) == TLBKIT_STATUS_NOT_MADE);
+    pass(2);
+    irqs_on[0] = false;
+    CHECK(tlbkit_deferred_flush(&first, 0, &periods, TLBKIT_REASON_MIGRATE) == TLBKIT_STATUS_IRQS_OFF);
+    irqs_on[0] = true;
+    CHECK(tlbkit_deferred_flush(&first, 0, &periods, 99) == TLBKIT_STATUS_BAD_VALUE);
+    OK(tlbkit_deferred_flush(&first, 0, &periods, TLBKIT_REASON_MIGRATE));
+    CHECK(interrupts[1] == 1 && interrupts[2] == 0 && interrupts[3] == 1 && released == 20022003);
+    for (uint32_t cpu = 0; cpu < CPUS; cpu++)
+        CHECK(touch(cpu, 2) == FOREIGN && touch(cpu, 3) == FOREIGN);
+    // All have passed when the last one is needed.
+    for (uint32_t cpu = 1; cpu < CPUS; cpu++)
+        pass(cpu);
+    OK(tlbkit_deferred_flush(&third, 0, &periods, TLBKIT_REASON_MIGRATE));
+    CHECK(all_interrupts() == 2 && released == 200220032004);
+    // A page-table page is walked, and not deferred.
+    const struct tlbkit_frames frames = {.array = arrays[3], .capacity = 2, .release = note_released};
+    OK(tlbkit_batch_begin(&first, &machine, &frames));
+    OK(tlbkit_batch_unmap_table(&first, 0, &space_a, 2005));
+    CHECK(tlbkit_batch_defer(&first, 0, &periods) == TLBKIT_STATUS_BAD_VALUE);
+    OK(tlbkit_batch_finish(&first, 0, TLBKIT_REASON_FREE_TABLE));
+    CHECK(tlbkit_batch_defer(&first, 0, &periods) == TLBKIT_STATUS_NOT_MADE);
+}
+#endif
+
+#ifdef TLBKIT_DIRECTORIES
+static bool is_converted;
+
+static uint64_t root_here(uint32_t cpu, const struct tlbkit_space *space) {
+    return is_converted && space == &space_a ? own_root_of(cpu, space) : root_of(space);
+}
+
+static void give_back_within(unsigned page, const struct tlbkit_reach *reach) {
+    struct tlbkit_gather gather;
+    set_page(&space_a, page, FOREIGN);
+    OK(tlbkit_gather_begin(&gather, &machine, &space_a, NULL));
+    OK(tlbkit_gather_range(&gather, 0, USER_VA + page * 4096ull, 1, TLBKIT_STRIDE_PAGE4K, TLBKIT_SCOPE_NON_GLOBAL,
+                           TLBKIT_REASON_REMOVE_PTE));
+    CHECK(tlbkit_gather_finish_within(&gather, 0, NULL) == TLBKIT_STATUS_NULL_POINTER);
+    OK(tlbkit_gather_finish_within(&gather, 0, reach));
+}
+
+static void a_flush_interrupts_those_that_have_hooked_the_table(void) {
+    static struct tlbkit_hardware_ops own;
+    static struct tlbkit_sharers sharers;
+    struct tlbkit_reach reach;
+    own = hardware, own.root_here = root_here;
+    is_converted = false;
+    all_run_a(&own);
+    is_converted = true;
+    OK(tlbkit_reload_roots(&machine, 0, &space_a));
+    CHECK(interrupts[0] == 0 && interrupts[1] == 1 && interrupts[2] == 1 && interrupts[3] == 1);
+    for (uint32_t cpu = 0; cpu < CPUS; cpu++)
+        CHECK(touch(cpu, 2) == NO_FRAME);
+    for (uint32_t cpu = 0; cpu < 2; cpu++) {
+        bool may_include = true;
+        OK(tlbkit_sharers_may_include(&sharers, cpu, &may_include));
+        CHECK(!may_include);
+        OK(tlbkit_sharers_hook(&machine, cpu, &sharers));
+        OK(tlbkit_sharers_may_include(&sharers, cpu, &may_include));
+        CHECK(may_include);
+        has_hooked[cpu] = true;
+        CHECK(touch(cpu, 2) == 2002 && touch(cpu, 3) == 2003);
+    }
+    OK(tlbkit_reach_begin(&reach));
+    give_back_within(4, &reach);
+    CHECK(all_interrupts() == 3);
+    OK(tlbkit_reach_add(&reach, &sharers));
+    give_back_within(2, &reach);
+    CHECK(interrupts[1] == 2 && all_interrupts() == 4 && touch(0, 2) == FOREIGN && touch(1, 2) == FOREIGN);
+    OK(tlbkit_reach_everybody(&reach));
+    give_back_within(3, &reach);
+    CHECK(all_interrupts() == 7 && touch(0, 3) == FOREIGN && touch(1, 3) == FOREIGN);
+    // A table that is free again has no sharers.
+    OK(tlbkit_sharers_clear(&sharers));
+    OK(tlbkit_reach_begin(&reach));
+    OK(tlbkit_reach_add(&reach, &sharers));
+    give_back_within(5, &reach);
+    CHECK(all_interrupts() == 7);
+    CHECK(tlbkit_reload_root_here(&machine, 1, &space_a) == TLBKIT_STATUS_IRQS_ON);
+    irqs_on[1] = false;
+    CHECK(tlbkit_reload_root_here(&machine, 1, &space_b) == TLBKIT_STATUS_BAD_VALUE);
+    CHECK(tlbkit_reload_roots(&machine, 1, &space_a) == TLBKIT_STATUS_IRQS_OFF);
+    is_converted = false; // stands for another root
+    OK(tlbkit_reload_root_here(&machine, 1, &space_a));
+    irqs_on[1] = true;
+    has_hooked[0] = has_hooked[1] = false;
+    CHECK(touch(1, 6) == 2006 && touch(0, 6) == NO_FRAME);
+    CHECK(tlbkit_sharers_hook(&machine, 0, NULL) == TLBKIT_STATUS_NULL_POINTER);
+    CHECK(tlbkit_sharers_clear(NULL) == TLBKIT_STATUS_NULL_POINTER);
+    CHECK(tlbkit_reach_add(&reach, NULL) == TLBKIT_STATUS_NULL_POINTER);
+    CHECK(tlbkit_reach_begin(NULL) == TLBKIT_STATUS_NULL_POINTER);
+    CHECK(tlbkit_reach_everybody(NULL) == TLBKIT_STATUS_NULL_POINTER);
+}
+#endif
+
 void spare_everything(void) {
 #ifdef TLBKIT_GUEST
     a_host_flushes_what_it_has_taken_away();
@@ -238,6 +380,12 @@ void spare_everything(void) {
 #endif
 #ifdef TLBKIT_EARLY
     an_early_answer_is_told_to_handlers();
+#endif
+#ifdef TLBKIT_REUSE
+    what_is_deferred_comes_back_when_it_is_needed();
+#endif
+#ifdef TLBKIT_DIRECTORIES
+    a_flush_interrupts_those_that_have_hooked_the_table();
 #endif
     table = &hardware;
 }

@@ -148,8 +148,9 @@ impl<F> TlbBatch<F> {
         free(&mut self.frames);
     }
 
-    /// True if a page-table page was recorded.
-    pub(super) const fn has_tables(&self) -> bool {
+    /// True if a page-table page was recorded: then the batch is not [deferred](Self::defer).
+    #[must_use]
+    pub const fn has_tables(&self) -> bool {
         self.needs.any_of(Needs::TABLES)
     }
 
