@@ -44,6 +44,7 @@ const EMPTY: HardwareOps = HardwareOps {
     invlpgb: None,
     tlbsync: None,
     broadcast_pages: 0,
+    root_here: None,
 };
 
 fn fill(ops: &mut HardwareOps) -> Status {

@@ -66,8 +66,8 @@ const TO_ONE_ACCESSED: u64 = 8;
 pub const RECLAIM: u64 = 1 << 41;
 /// Seeds of the first family for each of that one.
 const TO_ONE_RECLAIM: u64 = 8;
-/// The first seed of the family that runs on machines with INVLPGB what retires, reclaims, or has directories, and a few
-/// programs more.
+/// The first seed of the family that runs on machines with INVLPGB what retires, reclaims, or has directories, and a
+/// few programs more.
 pub const BROADCAST_OTHERS: u64 = 1 << 42;
 /// Seeds of the first family for each of that one.
 const TO_ONE_BROADCAST_OTHERS: u64 = 8;

@@ -1,7 +1,7 @@
 //! The handshake of `lib/tlbkit/src/flush/retire.rs`, in a separate model: two owners retire a page each and free it
 //! when its grace period is over, while two CPUs use the pages, pass, idle and come back. And that of `defer.rs` there:
-//! the owners wait for no grace period, and interrupt the CPUs that have not passed; or one of them folds both pages into
-//! one flush, which it leaves out if all have passed.
+//! the owners wait for no grace period, and interrupt the CPUs that have not passed; or one of them folds both pages
+//! into one flush, which it leaves out if all have passed.
 //!
 //! Each word that they share is memory behind a store buffer, as in the large model. A CPU caches what is mapped as
 //! early as it can, and keeps it until it flushes. The generation is a locked addition, as it is a full barrier.

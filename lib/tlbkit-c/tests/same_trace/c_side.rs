@@ -135,6 +135,7 @@ static OPS: HardwareOps = HardwareOps {
     invlpgb: None,
     tlbsync: None,
     broadcast_pages: 0,
+    root_here: None,
 };
 
 /// Zeroed memory that is never given back, as a kernel's is not.

@@ -75,7 +75,21 @@ fn each_call_of_the_header_does_what_its_rust_call_does() {
 const ELSEWHERE: &[&str] = &[
     "count",
     "count_size",
-    "share_pcid",           // moves a space only where the feature `broadcast` has INVLPGB
+    "share_pcid",  // moves a space only where the feature `broadcast` has INVLPGB
+    "batch_defer", // here and below: only in an archive with the feature `reuse`
+    "deferred_flush",
+    "deferred_fold",
+    "grace_periods_init",
+    "pass",
+    "gather_finish_within", // here and below: only in one with the feature `directories`
+    "reach_add",
+    "reach_begin",
+    "reach_everybody",
+    "reload_root_here",
+    "reload_roots",
+    "sharers_clear",
+    "sharers_hook",
+    "sharers_may_include",
     "defer_kernel_flushes", // with `do_deferred_flushes`: flushes only where the feature `isolated` has others defer
     "do_deferred_flushes",
     "gather_active_pages",

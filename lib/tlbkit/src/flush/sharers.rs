@@ -47,9 +47,9 @@
 //! space lazily leaves it, as for any freed table: it would walk the shared tables, from which nobody is told of what
 //! is freed. What is cached under the ASID of a CPU that runs something else is stale by its generation.
 //!
-//! Where the space has a PCID that all CPUs share, INVLPGB comes before the answers: until a CPU has answered it may walk
-//! the shared tables, and cache what it finds under that PCID. So another INVLPGB comes after them, which flushes all of
-//! the PCID, on CPUs that have left the space as well. A space that gets such a PCID later gets it empty.
+//! Where the space has a PCID that all CPUs share, INVLPGB comes before the answers: until a CPU has answered it may
+//! walk the shared tables, and cache what it finds under that PCID. So another INVLPGB comes after them, which flushes
+//! all of the PCID, on CPUs that have left the space as well. A space that gets such a PCID later gets it empty.
 //!
 //! A CPU needs a root of its own only when it faults. The empty root leads nowhere, so nothing is cached through it:
 //! the fault handler, which may wait for memory, or fail for want of it, makes one, has `root_here` name it on this CPU

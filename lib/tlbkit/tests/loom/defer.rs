@@ -115,8 +115,8 @@ fn c_75_an_entry_of_a_batch_that_was_folded_is_flushed_by_who_finds_it_gone() {
     );
 }
 
-/// All have passed when the frame is needed, so nothing is flushed, and nothing is owed any more: whoever finds the entry
-/// gone then relies on what another CPU did before it passed.
+/// All have passed when the frame is needed, so nothing is flushed, and nothing is owed any more: whoever finds the
+/// entry gone then relies on what another CPU did before it passed.
 #[test]
 fn c_75_what_was_deferred_is_over_for_who_finds_it_gone_when_all_have_passed() {
     check_end(

@@ -131,6 +131,7 @@ fn c_20_a_batch_with_a_page_table_is_not_deferred() {
     let mut batch = Batch::new(Vec::new());
     evict(world, &mut batch, &[1]);
     let table = world.memory.borrow_mut().unhook_table(Owner::Space(1), USER);
+    assert!(!batch.has_tables(), "there are none yet");
     batch.unmap_table(&world.cpu(0), world.at(1), table.unwrap_or_default());
     let _never = batch.defer(&world.cpu(0), &periods);
 }
