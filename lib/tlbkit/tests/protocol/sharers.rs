@@ -100,6 +100,15 @@ fn a_flush_says_how_many_pages_it_names_whoever_can_hold_them() {
     }
 }
 
+/// In both words.
+#[test]
+fn a_table_that_was_cleared_has_no_sharers() {
+    let sharers = shared_by(&[3, 64]);
+    assert!(sharers.may_include(CpuId(3)) && sharers.may_include(CpuId(64)));
+    sharers.clear();
+    assert!(!sharers.may_include(CpuId(3)) && !sharers.may_include(CpuId(64)));
+}
+
 #[test]
 fn a_page_that_no_cpu_can_walk_to_is_not_flushed() {
     let (world, space) = world(Policy::default());
