@@ -100,6 +100,18 @@ fn a_flush_says_how_many_pages_it_names_whoever_can_hold_them() {
     }
 }
 
+#[cfg(not(narrow_sets))]
+#[test]
+fn what_two_reaches_name_is_in_their_merger() {
+    let [mut reach, other, both] = [&[3][..], &[64], &[3, 64]].map(|cpus| {
+        let mut reach = Reach::NOBODY;
+        reach.add(&shared_by(cpus));
+        reach
+    });
+    reach.merge(other);
+    assert_eq!(reach, both);
+}
+
 /// In both words.
 #[test]
 fn a_table_that_was_cleared_has_no_sharers() {
