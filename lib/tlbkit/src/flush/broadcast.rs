@@ -104,10 +104,11 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         }
         let Some(pcid) = stamp.pcid() else { return Outcome::NeedsShootdown };
         let tables = if request.needs(Needs::TABLES) { Tables::Freed } else { Tables::Kept };
-        let is_singly = is_in_user_half(request);
+        let named = self.without_reach(request);
+        let is_singly = is_in_user_half(&named);
         self.for_each_half(pcid, |half| {
             if is_singly {
-                self.for_each_piece(request, |first, pages, stride| {
+                self.for_each_piece(&named, |first, pages, stride| {
                     self.hardware.invlpgb(Invlpgb::Pages { pcid: half, first, pages, stride, tables });
                 });
             } else {

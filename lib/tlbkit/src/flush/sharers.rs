@@ -301,15 +301,19 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         })
     }
 
+    /// What `request` names, whichever CPUs it is for.
+    #[inline(always)]
+    pub(super) fn without_reach<'r>(&self, request: &Request<'r>) -> Request<'r> {
+        match request.extent {
+            Extent::Within(within) if self.has_directories() => Request { extent: within.extent, ..*request },
+            _ => *request,
+        }
+    }
+
     /// Pages that `request` names one by one, for a report.
     #[inline(always)]
     pub(super) fn pages_of(&self, request: &Request<'_>) -> u32 {
-        match request.extent {
-            Extent::Within(within) if self.has_directories() => {
-                Request { extent: within.extent, ..*request }.pages().unwrap_or(u32::MAX)
-            }
-            _ => request.pages().unwrap_or(u32::MAX),
-        }
+        self.without_reach(request).pages().unwrap_or(u32::MAX)
     }
 
     /// Writes a request with [`Needs::WITHIN`] into a free mailbox of this CPU.

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use tlbkit::sync::Ordering;
 use tlbkit::{
     Broadcast, Compare, CpuId, Cr3, Destroyed, Features, Invlpgb, Invpcid, Isolation, LazyReferences, Pcid, PhysAddr,
-    Policy, RangeRule, Reason, Scope, Stride, Tables, TlbBatch, VirtAddr,
+    Policy, RangeRule, Reach, Reason, Scope, Sharers, Stride, Tables, TlbBatch, TlbGather, Translations, VirtAddr,
 };
 
 use crate::machine::{Did, KERNEL, KERNEL_ROOT, MODERN, Owner, USER, World, cr3s, root_of};
@@ -49,6 +49,20 @@ fn inv_6_a_page_on_64_cpus_takes_what_it_takes_on_two_and_no_interrupt() {
         assert_eq!(executed(world), [base(SHARED, USER, 1), Did::Tlbsync], "{cpus} CPUs");
         assert!((1..cpus).all(|cpu| world.log(cpu).is_empty() && world.touch(cpu, USER).is_none()), "{cpus} CPUs");
     }
+}
+
+/// Where page tables say who can hold a page, INVLPGB names that page all the same, and not all of the space.
+#[test]
+fn inv_6_what_is_flushed_within_a_reach_is_named_page_by_page() {
+    let world = shared(POLICY, 2);
+    let sharers = Sharers::new();
+    sharers.hook(CpuId(1));
+    let mut gather = TlbGather::new(Translations::OfSpace(world.at(0)), Vec::<u64>::new());
+    gather.range(&world.cpu(0), VirtAddr(USER), 2, Stride::Page4K, Scope::NonGlobal, Reason::RemovePte);
+    let mut reach = Reach::NOBODY;
+    reach.add(&sharers);
+    gather.flush_within(&world.cpu(0), reach).into_frames();
+    assert_eq!(executed(world), [base(SHARED, USER, 2), Did::Tlbsync]);
 }
 
 #[test]
