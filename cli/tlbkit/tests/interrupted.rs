@@ -116,7 +116,7 @@ fn a_check_says_how_many_seeds_are_done() {
     assert_eq!(said, format!("tlbkit: interrupted: {rest}"));
     let done: u64 = done.parse().unwrap();
     assert!(
-        table.starts_with(&format!("nothing found in {} seeds, ", done + 4 * (done / 4) + 5 * (done / 8))),
+        table.starts_with(&format!("nothing found in {} seeds, ", done + 4 * (done / 4) + 6 * (done / 8))),
         "{table}"
     );
     let [row, _] = end(TLBKIT, "--json check --seeds 1000000000", &here, "-HUP", 129);
