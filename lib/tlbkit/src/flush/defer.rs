@@ -94,7 +94,6 @@ impl<F> Deferred<F> {
     /// # Panics
     /// As [`TlbBatch::flush`]; if there are fewer [`Passed`](crate::Passed) than CPUs.
     pub fn flush<H: Hardware>(mut self, cpu: &Cpu<'_, '_, H>, periods: &GracePeriods<'_>, why: Reason) -> Flushed<F> {
-        cpu.assert_here();
         cpu.with_irqs_off_here(|irqs| periods.pass(cpu, irqs));
         self.batch.leave_out(cpu.tlb().cpus(), |cpu| periods.has_passed(cpu, self.after));
         if self.batch.concerns_nobody() { self.batch.settle(cpu) } else { self.batch.flush(cpu, why) }

@@ -4,9 +4,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tlbkit::sync::AtomicU64;
 use tlbkit::{
-    AddressSpace, Broadcast, Cpu, CpuId, CpuSetUpkeep, CpuState, Hardware, Invlpgb, IrqsOff, Isolation, Late, PhysAddr,
-    Policy, Reason, Scope, SpaceToken, Stride, Tables, Tlb, TlbBatch, VirtAddr,
+    AddressSpace, Broadcast, Cpu, CpuId, CpuSetUpkeep, CpuState, GracePeriods, Hardware, Invlpgb, IrqsOff, Isolation,
+    Late, Passed, PhysAddr, Policy, Reason, Scope, SpaceToken, Stride, Tables, Tlb, TlbBatch, VirtAddr,
 };
+
+use tlbkit_testkit::leak;
 
 use crate::issue::{Issued, RING, answer, issue, page, several, wait};
 use crate::machine::{Core, Delivery, KERNEL, MODERN, Owner, USER, World};
@@ -76,6 +78,15 @@ const CALLS: &[Call] = &[
         batch.revoke(&cpu, world.at(0));
         let _nothing = batch.flush(&cpu, Reason::Migrate);
     }),
+    ("defer", |_, cpu, _| _ = TlbBatch::new(Vec::<usize>::new()).defer(&cpu, &GracePeriods::new(leak([])))),
+    ("flush of a deferred batch", |world, cpu, _| {
+        let here = world.cpus[0].here.replace(None);
+        let periods = GracePeriods::new(leak([Passed::new(), Passed::new()]));
+        let deferred = TlbBatch::new(Vec::<usize>::new()).defer(&cpu, &periods);
+        world.cpus[0].here.set(here);
+        let _nothing = deferred.flush(&cpu, &periods, Reason::Migrate);
+    }),
+    ("reload_root_here", |world, cpu, irqs| cpu.reload_root_here(world.at(0), irqs)),
 ];
 
 #[test]
