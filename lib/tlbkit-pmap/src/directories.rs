@@ -23,11 +23,11 @@
 //! [`Vm::root_on`].
 //!
 //! A fault begins at the CPU's own tables. If they lead to a last-level table, that is the one of the master tree, and
-//! it stays: whoever takes a table out holds the lock of the regions for writing, and the fault holds it for reading.
-//! So the fault looks at the leaf there, and again under the lock of the table, and neither walks the master tree nor
-//! hooks anything. Each CPU that shares a table takes one fault more. Such a space takes two frames, a root for each
-//! CPU that has run it, and 4 KiB for each GiB that a CPU uses. It has no large pages: their entries would have to be
-//! changed in all directories at once.
+//! it stays: a CPU that takes a table out holds the lock of the regions for writing, and the fault holds it for
+//! reading. So the fault looks at the leaf there, and again under the lock of the table, and neither walks the master
+//! tree nor hooks anything. Each CPU that shares a table takes one fault more. Such a space takes two frames, a root
+//! for each CPU that has run it, and 4 KiB for each GiB that a CPU uses. It has no large pages: their entries would
+//! have to be changed in all directories at once.
 
 use tlbkit::sync::{AtomicU32, AtomicU64, Ordering, fence};
 use tlbkit::{Cpu, CpuId, Hardware, PAGE_BYTES, PhysAddr, VirtAddr};
@@ -66,9 +66,16 @@ impl Directories {
     }
 
     /// Last-level tables are about to be taken out.
+    ///
+    /// ```text
+    ///   CPU that takes a table out             CPU that finds no table (have_all_tables)
+    ///   lost_tables := 1                       read the directory's entry: it is clear
+    ///   fence(Release)                         fence(Acquire)
+    ///   clear the directory's entry            read lost_tables: 1, or there never was a table
+    /// ```
     pub(crate) fn note_lost_tables(&self) {
         self.lost_tables.store(1, Ordering::Relaxed); // Relaxed: ordered by the fence
-        // Release: partner is the fence in `have_all_tables`: who finds an entry cleared knows.
+        // Release: partner is the fence in `have_all_tables`.
         fence(Ordering::Release);
     }
 

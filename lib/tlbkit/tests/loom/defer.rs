@@ -6,6 +6,7 @@ use crate::batch::find_it_gone;
 use crate::cpu::Cpu;
 use crate::explore::{all_run_one_space, check, check_end};
 use crate::machine::Setup;
+use crate::retire::use_and_pass;
 
 fn setup() -> Setup {
     Setup { preemptions: 2, ..Setup::default() }
@@ -20,19 +21,7 @@ fn defer(cpu: &Cpu, tables: &[usize]) {
 /// The other CPU uses the page and passes, before the batch is closed, after it, or not at all.
 #[test]
 fn inv_6_what_is_deferred_meets_a_cpu_that_passes() {
-    check(
-        setup(),
-        all_run_one_space,
-        [
-            |cpu| defer(cpu, &[1]),
-            |cpu| {
-                cpu.access(0);
-                cpu.pass();
-                cpu.access(0);
-                cpu.pass();
-            },
-        ],
-    );
+    check(setup(), all_run_one_space, [|cpu| defer(cpu, &[1]), use_and_pass]);
 }
 
 /// A CPU passes in one space, and goes to the other one of the batch.
@@ -85,12 +74,7 @@ fn inv_6_what_was_deferred_twice_and_folded_meets_a_cpu_that_passes_in_between()
                 cpu.fold(&mut deferred, &[1]);
                 cpu.reuse(deferred);
             },
-            |cpu| {
-                cpu.access(0);
-                cpu.pass();
-                cpu.access(0);
-                cpu.pass();
-            },
+            use_and_pass,
         ],
     );
 }
@@ -115,8 +99,8 @@ fn c_75_an_entry_of_a_batch_that_was_folded_is_flushed_by_who_finds_it_gone() {
     );
 }
 
-/// All have passed when the frame is needed, so nothing is flushed, and nothing is owed any more: whoever finds the
-/// entry gone then relies on what another CPU did before it passed.
+/// All have passed when the frame is needed, so nothing is flushed, and nothing is owed any more: a CPU that then
+/// finds the entry gone relies on what another CPU did before it passed.
 #[test]
 fn c_75_what_was_deferred_is_over_for_who_finds_it_gone_when_all_have_passed() {
     check_end(

@@ -14,22 +14,18 @@ fn retire(cpu: &Cpu, page: usize, turns: usize) {
     cpu.reclaim(1, retired, turns);
 }
 
+/// Uses the page and passes, twice.
+pub(crate) fn use_and_pass(cpu: &Cpu) {
+    for _ in 0..2 {
+        cpu.access(0);
+        cpu.pass();
+    }
+}
+
 /// The other CPU uses the page, passes, and uses it again: it is not freed under it.
 #[test]
 fn inv_6_what_is_retired_meets_a_cpu_that_passes() {
-    check(
-        setup(),
-        all_run_one_space,
-        [
-            |cpu| retire(cpu, 0, 2),
-            |cpu| {
-                cpu.access(0);
-                cpu.pass();
-                cpu.access(0);
-                cpu.pass();
-            },
-        ],
-    );
+    check(setup(), all_run_one_space, [|cpu| retire(cpu, 0, 2), use_and_pass]);
 }
 
 /// A CPU that is on its way into the space, or out of it, is waited for.
