@@ -10,7 +10,7 @@ use crate::machine::{self, protocol};
 use crate::memory::Ram;
 use crate::process_table::Process;
 use crate::user::call::Call;
-use crate::{command_line, process, report, sched};
+use crate::{command_line, process, reclaim, report, sched};
 
 /// Where every system call arrives, from `traps.s`, with interrupts off.
 pub(crate) extern "C" fn on_syscall(number: u64, first: u64, second: u64, third: u64) -> u64 {
@@ -25,7 +25,10 @@ fn carry_out(call: Call, [first, second, third]: [u64; 3]) -> u64 {
     let process = sched::process();
     match call {
         Call::Map => return map(process, first, second, third),
-        Call::Unmap => done(process::unmap(process, first, second)),
+        Call::Unmap => {
+            reclaim::unmapped(process, Some(first));
+            done(process::unmap(process, first, second));
+        }
         Call::Protect => done(process.vm().protect(&machine::cpu(), &Ram, first, second, protection(third))),
         Call::DontNeed => done(process.vm().dontneed(&machine::cpu(), &Ram, first, second)),
         Call::Fork => return fork(process, program_at(first)),
@@ -40,6 +43,7 @@ fn carry_out(call: Call, [first, second, third]: [u64; 3]) -> u64 {
         Call::Post => sched::post(channel(first)),
         Call::Yield => sched::yield_now(),
         Call::ReadFile => read_file(first as u32, second),
+        Call::LimitFilePages => reclaim::limit(first, second, third),
         Call::WrongValue => report::wrong_value(first, second, third),
         Call::End => {
             process::leave(process);
@@ -79,7 +83,11 @@ fn map(process: &'static Process, pages: u64, backing: u64, protection_number: u
         0
     };
     let region = Region { first, ..calls::region(pages, backing, protection(protection_number)) };
-    done(process.vm().map_region(&machine::cpu(), region))
+    let first = done(process.vm().map_region(&machine::cpu(), region));
+    if backing == Backing::FilePrivate {
+        reclaim::mapped(process, first, pages);
+    }
+    first
 }
 
 const fn protection(number: u64) -> Protection {
@@ -100,7 +108,8 @@ fn fork(parent: &'static Process, child: Task) -> u64 {
 /// A page fault of the running program.
 pub(crate) fn page_fault(va: u64, access: Access) {
     counters::add(Counter::Faults, 1);
-    match sched::process().vm().fault(&machine::cpu(), &Ram, va, access) {
+    let process = sched::process();
+    match reclaim::with_room(process, va, || process.vm().fault(&machine::cpu(), &Ram, va, access)) {
         Fault::Bad => report::failure(&format_args!("access to {va:#x}, where nothing is mapped")),
         Fault::OutOfMemory => report::failure(&"no frame left"),
         Fault::Mapped { .. } | Fault::Spurious => {}

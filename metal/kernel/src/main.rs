@@ -13,6 +13,7 @@
 //! | `memory` | frames, the image's and the direct map's tables |
 //! | `process_table` | the slots of processes |
 //! | `machine` | the protocol's memory and hardware interface, which counts and can break rules on purpose |
+//! | `reclaim` | memory that is too small for a file |
 //! | `process` | how processes begin and end |
 //! | `sched` | tasks, queues, switching, idling |
 //! | `calls`, `traps` | system calls; traps and interrupts |
@@ -21,7 +22,8 @@
 //! | `boot` | from the loader to Rust, on every CPU |
 //!
 //! The command line picks a [`BootMode`](command_line::BootMode). Locks are taken with interrupts off and held across
-//! nothing that waits for another CPU; the protocol's flushes run with interrupts on and none of them held.
+//! nothing that waits for another CPU; the protocol's flushes run with interrupts on and none of them held, but for that
+//! of `reclaim`.
 #![no_std]
 #![no_main]
 
@@ -38,6 +40,7 @@ mod memory;
 mod monitor;
 mod process;
 mod process_table;
+mod reclaim;
 mod report;
 mod rules;
 mod run;

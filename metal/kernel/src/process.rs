@@ -8,6 +8,7 @@ use crate::counters::{self, Counter};
 use crate::machine::{self, protocol};
 use crate::memory::{self, Ram};
 use crate::process_table::{self, Process};
+use crate::reclaim;
 
 /// A process with an empty space. Not inlined: an address space is 14 KiB, and is moved several times on its way.
 #[inline(never)]
@@ -82,6 +83,7 @@ pub(crate) fn leave(process: &'static Process) {
         return;
     }
     counters::add(Counter::Exits, 1);
+    reclaim::unmapped(process, None);
     give_back(process, |_| true);
     process.vm().exit(&cpu, &Ram);
     go_lazy();

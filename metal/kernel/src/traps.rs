@@ -67,6 +67,7 @@ fn flush_interrupt(frame: &Frame) {
     }
     apic::end_of_interrupt();
     machine::cpu().answer(&IrqsOff::assume());
+    machine::pass_after_answer();
     if frame.is_from_user() {
         machine::leave_to_user();
     }

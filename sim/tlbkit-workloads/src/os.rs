@@ -58,6 +58,7 @@ pub trait Os {
         self.dontneed(va, pages);
         self.compute(cycles);
     }
+
     /// Lets pages of files take `pages` pages of memory at most from now on, of which `batch` are reclaimed with one
     /// flush when they are all taken, or `held` where the policy defers that: for files that nobody writes, each mapped
     /// from its first page on. A kernel that never reclaims has enough.

@@ -89,6 +89,8 @@ const CASES: &[Case] = &[
     alone("mapbench-global", "threads=3,rounds=20,check_fresh=1", "tlbkit"),
     alone("netperf", "pairs=2,rounds=30", "linux-4.20"),
     alone("memcache", "rounds=30", "linux-6.18"),
+    alone("reclaim", "rounds=300,pages=64,fit=48,batch=8", "tlbkit"),
+    alone("reclaim", "rounds=300,pages=64,fit=48,batch=8,held=16", "luf"),
     on(2, FLUSHES, alone("mapbench-pipeline", "rounds=200,check_fresh=1", "tlbkit")),
     on(4, FLUSHES, alone("mapbench-pipeline", "rounds=200,check_fresh=1", "tlbkit")),
     on(4, FLUSHES, alone("mapbench-local", "rounds=50,pages=4,check_fresh=1", "linux-4.20")),

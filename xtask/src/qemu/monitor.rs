@@ -120,6 +120,15 @@ const RETIRED_WITHIN: Words = (
     "policy=private-levels-latr with=lazy_refs=shot-down workload=mapbench-pipeline \
      set=rounds=200,check_fresh=1,pages=3",
 );
+/// Pages of a file that are flushed when their frames are needed.
+const RECLAIMED: Words =
+    (4, Repeatable, "policy=luf guesses=6 workload=reclaim set=rounds=300,pages=64,fit=48,batch=8,held=16");
+/// The same, flushed by CPUs that enter the kernel.
+const RECLAIMED_PASSING: Words = (
+    4,
+    Repeatable,
+    "policy=luf with=unmap=retired+lazy_refs=shot-down workload=reclaim set=rounds=300,pages=64,fit=48,batch=8,held=16",
+);
 /// CPUs that are not disturbed while they run programs, and windows of the kernel that change meanwhile.
 const ISOLATED: Words = (2, Repeatable, "isolated=on with=pti=on guesses=6 workload=readers set=rounds=150");
 /// The halves with the CPUs really at the same time. No spinning: the host may have fewer.
@@ -154,6 +163,8 @@ const ALL: &[Words] = &[
     RETIRED,
     RETIRED_RACES,
     RETIRED_WITHIN,
+    RECLAIMED,
+    RECLAIMED_PASSING,
     ISOLATED,
     AT_ONCE,
 ];
@@ -189,6 +200,9 @@ const HUNTS: &[(&str, Words)] = &[
     ("retired-addresses-mapped-again", RETIRED),
     ("retired-table-is-not-added", RETIRED_WITHIN),
     ("retired-under-other-sharers", RETIRED_WITHIN),
+    ("deferred-frames-reused-at-once", RECLAIMED),
+    ("deferred-leaves-out-who-passed-before", RECLAIMED),
+    ("passed-without-a-flush", RECLAIMED_PASSING),
 ];
 
 /// What came of one hunt.

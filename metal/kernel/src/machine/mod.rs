@@ -5,7 +5,7 @@ pub(crate) mod protocol;
 pub(crate) mod steal_time;
 
 use spin::Once;
-use tlbkit::{Cpu, CpuId, Hardware, IrqsOff, Unmapping};
+use tlbkit::{Cpu, CpuId, Hardware, IrqsOff, Reclaim, Unmapping};
 use tlbkit_x86::{Identity, Overrides, X86Cpu, interrupts};
 
 use crate::arch::{apic, cpu};
@@ -85,6 +85,13 @@ pub(crate) fn arrive_from_user() {
 /// This CPU flushes what others have retired, if the policy lets anybody retire. Interrupts are off.
 pub(crate) fn pass() {
     if protocol::tlb().policy().unmapping == Unmapping::Retired {
+        protocol::periods().pass(&cpu(), &IrqsOff::assume());
+    }
+}
+
+/// This CPU has just flushed because it was asked to, so it has flushed what is deferred, too. Interrupts are off.
+pub(crate) fn pass_after_answer() {
+    if protocol::tlb().policy().reclaim == Reclaim::AtReuse {
         protocol::periods().pass(&cpu(), &IrqsOff::assume());
     }
 }

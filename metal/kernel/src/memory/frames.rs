@@ -103,6 +103,26 @@ pub(crate) fn purpose(at: PhysAddr) -> Option<Purpose> {
     }
 }
 
+/// True if the page of a file is in memory.
+pub(crate) fn has_file_page(file: u32, index: u64) -> bool {
+    pool().file_slot(file_key(file, index)).1 != 0
+}
+
+/// Forgets a page of a file to which there are so many references, the files' own among them, which is the caller's
+/// then.
+pub(crate) fn drop_file_page(file: u32, index: u64, references: u32) -> Option<PhysAddr> {
+    let mut pool = pool();
+    let slot = pool.file_slot(file_key(file, index));
+    if slot.1 == 0 || Ram.references(PhysAddr(slot.1)) != references {
+        return None;
+    }
+    Some(PhysAddr(core::mem::replace(&mut slot.1, 0)))
+}
+
+const fn file_key(file: u32, index: u64) -> u64 {
+    ((file as u64) << 40) + index + 1
+}
+
 /// Each base frame of a larger one.
 fn base_frames(at: PhysAddr, shift: u8) -> impl Iterator<Item = PhysAddr> {
     (at.0..at.0 + (1 << shift)).step_by(FRAME_BYTES as usize).map(PhysAddr)
@@ -253,7 +273,7 @@ impl Memory for Ram {
     }
 
     fn file_page(&self, file: u32, index: u64) -> PhysAddr {
-        let key = (u64::from(file) << 40) + index + 1;
+        let key = file_key(file, index);
         let found = pool().file_slot(key).1;
         if found != 0 {
             return PhysAddr(found);

@@ -7,7 +7,7 @@ use spin::Once;
 use tlbkit::{Cr3, Pcid, PhysAddr};
 
 use crate::layout::{DIRECT_BYTES, IMAGE, TRIAL_VA};
-pub(crate) use frames::Ram;
+pub(crate) use frames::{Ram, drop_file_page, has_file_page};
 pub(crate) use image::UNCACHED;
 
 static ROOT: Once<PhysAddr> = Once::new();

@@ -19,12 +19,13 @@ pub(crate) enum Call {
     Post,
     Yield,
     ReadFile,
+    LimitFilePages,
     WrongValue,
     End,
 }
 
 impl Call {
-    const ALL: [Self; 15] = [
+    const ALL: [Self; 16] = [
         Self::Map,
         Self::Unmap,
         Self::Protect,
@@ -38,6 +39,7 @@ impl Call {
         Self::Post,
         Self::Yield,
         Self::ReadFile,
+        Self::LimitFilePages,
         Self::WrongValue,
         Self::End,
     ];

@@ -106,6 +106,10 @@ impl Os for Program {
         call(Call::ReadFile, u64::from(file), pages, 0);
     }
 
+    fn limit_file_pages(&self, pages: u64, batch: u64, held: u64) {
+        call(Call::LimitFilePages, pages, batch, held);
+    }
+
     fn count(&self, units: u64) {
         shared::count(units);
     }
