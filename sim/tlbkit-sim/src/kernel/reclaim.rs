@@ -122,7 +122,7 @@ impl Kernel {
         eviction.finish(cpu, &memory);
         for page in taken {
             match self.phys.drop_page(page, 1) {
-                Some(at) => self.free_cached(at),
+                Some(at) => self.put_cached(at),
                 // Somebody has faulted it in meanwhile.
                 None => reclaimer.order.borrow_mut().push_back(page),
             }
@@ -161,15 +161,16 @@ impl Kernel {
             pages += more;
         }
         for frame in all.flush(cpu, self.machine.periods(), Reason::RemovePte).into_frames() {
-            if self.phys.release(frame.at) {
-                self.free_cached(frame.at);
-            }
+            self.put_cached(frame.at);
         }
         self.observer().given_back(pages);
     }
 
-    fn free_cached(&'static self, at: PhysAddr) {
-        self.phys.free(Frame { at, shift: BASE_SHIFT });
-        self.reclaimer.used.set(self.reclaimer.used.get() - 1);
+    /// Drops a reference of a page that was in memory, and frees it with the last.
+    fn put_cached(&'static self, at: PhysAddr) {
+        if self.phys.release(at) {
+            self.phys.free(Frame { at, shift: BASE_SHIFT });
+            self.reclaimer.used.set(self.reclaimer.used.get() - 1);
+        }
     }
 }
