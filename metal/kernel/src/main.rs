@@ -22,8 +22,8 @@
 //! | `boot` | from the loader to Rust, on every CPU |
 //!
 //! The command line picks a [`BootMode`](command_line::BootMode). Locks are taken with interrupts off and held across
-//! nothing that waits for another CPU; the protocol's flushes run with interrupts on and none of them held, but for that
-//! of `reclaim`.
+//! nothing that waits for another CPU; the protocol's flushes run with interrupts on and none of them held. `reclaim`
+//! alone holds a lock with interrupts on, and across flushes.
 #![no_std]
 #![no_main]
 
