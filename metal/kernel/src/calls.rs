@@ -1,5 +1,6 @@
 //! The kernel's side of each system call, and of a program's page fault.
 
+use tlbkit::Unaccessed;
 use tlbkit_pmap::{Access, Backing, Error, Fault, Memory, Protection, Region};
 use tlbkit_workloads::Task;
 use tlbkit_workloads::calls;
@@ -30,7 +31,7 @@ fn carry_out(call: Call, [first, second, third]: [u64; 3]) -> u64 {
             done(process::unmap(process, first, second));
         }
         Call::Protect => done(process.vm().protect(&machine::cpu(), &Ram, first, second, protection(third))),
-        Call::DontNeed => done(process.vm().dontneed(&machine::cpu(), &Ram, first, second)),
+        Call::DontNeed => give_back(process, first, second),
         Call::Fork => return fork(process, program_at(first)),
         Call::Thread => {
             process::begin_thread(process);
@@ -55,6 +56,16 @@ fn carry_out(call: Call, [first, second, third]: [u64; 3]) -> u64 {
 
 fn done<T>(result: Result<T, Error>) -> T {
     result.unwrap_or_else(|error| report::failure(&error))
+}
+
+/// Gives pages back. Where those that nobody has accessed need no flush, they age just before: some other CPU may come
+/// in between, and then it has.
+fn give_back(process: &'static Process, va: u64, pages: u64) {
+    let cpu = machine::cpu();
+    if cpu.tlb().policy().unaccessed == Unaccessed::Spared {
+        done(process.vm().age(&cpu, &Ram, va, pages));
+    }
+    done(process.vm().dontneed(&cpu, &Ram, va, pages));
 }
 
 /// A program's words are trusted: it is part of this image.

@@ -107,6 +107,8 @@ const DIRECTORIES_HALVES: Words =
     (3, Repeatable, "policy=private-levels with=pti=on+user_flush=invpcid guesses=6 workload=races set=rounds=40");
 /// Races where CPUs acknowledge before they flush.
 const EARLY: Words = (4, Repeatable, "policy=early-ack guesses=20 workload=races set=rounds=40");
+/// Races in which pages that nobody has accessed since they aged are given back without a flush.
+const UNACCESSED: Words = (4, Repeatable, "policy=abis guesses=6 workload=races set=rounds=40");
 /// Pages that threads unmap and get back after a grace period.
 const RETIRED: Words =
     (4, Repeatable, "policy=latr with=lazy_refs=shot-down workload=mapbench-local set=rounds=200,check_fresh=1");
@@ -160,6 +162,7 @@ const ALL: &[Words] = &[
     DIRECTORIES,
     DIRECTORIES_HALVES,
     EARLY,
+    UNACCESSED,
     RETIRED,
     RETIRED_RACES,
     RETIRED_WITHIN,
@@ -197,6 +200,7 @@ const HUNTS: &[(&str, Words)] = &[
     ("freed-table-stays-in-a-directory", DIRECTORIES),
     ("sharer-hides-the-others", DIRECTORIES_HALVES),
     ("early-answer-raises-the-generation", EARLY),
+    ("aged-without-a-flush", UNACCESSED),
     ("retired-addresses-mapped-again", RETIRED),
     ("retired-table-is-not-added", RETIRED_WITHIN),
     ("retired-under-other-sharers", RETIRED_WITHIN),
