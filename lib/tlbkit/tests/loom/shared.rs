@@ -3,11 +3,12 @@
 
 use std::num::NonZeroU32;
 
-use tlbkit::{Broadcast, Isolation, LazyReferences, Policy};
+use tlbkit::{Broadcast, Directories, Isolation, LazyReferences, Policy};
 
 use crate::cpu::Cpu;
 use crate::explore::{all_run_one_space, check};
 use crate::machine::{POLICY, Setup};
+use crate::sharers::convert_and_unmap;
 
 /// One that moves a space only if it is asked to.
 const BROADCAST: Policy = Policy { broadcast: Broadcast::From { cpus: u32::MAX }, ..POLICY };
@@ -146,6 +147,21 @@ fn inv_10_the_user_half_goes_with_the_kernel_half() {
             cpus[1].access(0);
         },
         [|cpu| cpu.unmap(1, &[0]), |cpu| (0..2).for_each(|_| cpu.access(0))],
+    );
+}
+
+/// A CPU may walk the shared tables until it answers, after the first INVLPGB, and then leave the space or come back.
+#[test]
+fn inv_6_a_conversion_meets_a_cpu_that_caches_under_the_pcid_that_all_share() {
+    check(
+        Setup { spaces: 2, directories: Directories::OfEachCpu, is_joined: true, preemptions: 2, ..setup() },
+        all_share_one_space,
+        [convert_and_unmap, |cpu| {
+            cpu.access(0);
+            cpu.switch(2);
+            cpu.switch(1);
+            cpu.access(0);
+        }],
     );
 }
 

@@ -223,7 +223,7 @@ fn all_have_used<const N: usize>(cpus: &[Cpu; N]) {
 }
 
 /// Converts the space, and takes a page away from the sharers of its table, of whom there are none.
-fn convert_and_unmap(cpu: &Cpu) {
+pub(crate) fn convert_and_unmap(cpu: &Cpu) {
     cpu.convert(1);
     cpu.unmap_within(1, &[0]);
 }
