@@ -25,8 +25,8 @@ use std::thread;
 /// Whose functions are changed, and who is asked.
 struct Part {
     folder: &'static str,
-    /// The tests, after the seeds.
-    tests: &'static str,
+    /// The tests, after the seeds: its own, then those of who uses it.
+    tests: &'static [&'static str],
     judges: Judges,
 }
 
@@ -37,28 +37,25 @@ enum Judges {
     Tests,
 }
 
+const OF_PMAP: &str = "tlbkit-pmap --features tlbkit/history --lib --test pmap";
 const CHANGED: [Part; 5] = [
     Part {
         folder: "lib/tlbkit/src",
-        tests: "tlbkit --features history --lib --test protocol --test properties",
+        tests: &["tlbkit --features history --lib --test protocol --test properties", OF_PMAP],
         judges: Judges::SeedsAndTests,
     },
-    Part {
-        folder: "lib/tlbkit-pmap/src",
-        tests: "tlbkit-pmap --features tlbkit/history --lib --test pmap",
-        judges: Judges::SeedsAndTests,
-    },
-    Part { folder: "lib/tlbkit-arch/src", tests: "tlbkit-arch --test arch", judges: Judges::Tests },
+    Part { folder: "lib/tlbkit-pmap/src", tests: &[OF_PMAP], judges: Judges::SeedsAndTests },
+    Part { folder: "lib/tlbkit-arch/src", tests: &["tlbkit-arch --test arch"], judges: Judges::Tests },
     Part {
         folder: "lib/tlbkit-x86/src",
         // Not the bytes: a function that has its bugs beside it is compiled to others.
-        tests: "tlbkit-x86 --lib --test facts --test traps",
+        tests: &["tlbkit-x86 --lib --test facts --test traps"],
         judges: Judges::Tests,
     },
     Part {
         folder: "lib/tlbkit-c/src",
         // The archive, which is built anew, comes last.
-        tests: "tlbkit-c --features x86 --lib --test same_trace --test x86 --test host",
+        tests: &["tlbkit-c --features x86 --lib --test same_trace --test x86 --test host"],
         judges: Judges::Tests,
     },
 ];
@@ -290,15 +287,16 @@ fn ask(
         |n: usize| CHANGED.iter().find(|part| changes[n].file.starts_with(part.folder)).expect("it is of one");
     let is_asked = |part: &&Part| built.iter().any(|&n| part_of(n).folder == part.folder);
     let asked: Vec<&Part> = CHANGED.iter().filter(is_asked).collect();
-    let witness = |part: &&Part| Witness { tests: part.tests.to_owned(), test: String::new() };
+    let all_tests: BTreeSet<&str> = asked.iter().flat_map(|part| part.tests).copied().collect();
+    let witness = |tests: &&str| Witness { tests: (*tests).to_owned(), test: String::new() };
     let checkers = if asked.iter().any(|part| part.judges == Judges::SeedsAndTests) {
         let [wide, narrow] = [Sets::Wide, Sets::Narrow].map(|sets| copies.build(Build::Checker(sets), &[]));
         Some((wide?, narrow?))
     } else {
         None
     };
-    let tests = copies.build(Build::Tests, &asked.iter().map(witness).collect::<Vec<_>>())?;
-    for program in asked.iter().flat_map(|part| tests.of_tests(part.tests)) {
+    let tests = copies.build(Build::Tests, &all_tests.iter().map(witness).collect::<Vec<_>>())?;
+    for program in all_tests.iter().flat_map(|part| tests.of_tests(part)) {
         if !judge::ends_well(program, None, &TEST)? {
             bail!("`{}` of {} fails without any bug", program.target, program.package);
         }
@@ -319,8 +317,8 @@ fn ask(
             let notices = |program, args: &[&str]| Ok::<_, anyhow::Error>(!judge::ends_well(program, number, args)?);
             let part = part_of(n);
             let checkers = checkers.as_ref().filter(|_| part.judges == Judges::SeedsAndTests);
-            let _alone = part.tests.contains("--test host").then(|| archive.lock());
-            let mut programs = tests.of_tests(part.tests).into_iter();
+            let mut programs = part.tests.iter().flat_map(|tests_of| tests.of_tests(tests_of));
+            let _alone = programs.clone().any(|program| program.target == "host").then(|| archive.lock());
             let fate = if let Some((wide, _)) = checkers
                 && notices(wide.checker()?, &["--budget", SEEDS])?
             {

@@ -11,7 +11,7 @@ use tlbkit::{
 use tlbkit_testkit::leak;
 
 use crate::issue::{Issued, RING, answer, issue, page, several, wait};
-use crate::machine::{Core, Delivery, KERNEL, MODERN, Owner, USER, World};
+use crate::machine::{Core, Delivery, KERNEL, MODERN, OWN_ROOT, Owner, USER, World};
 
 /// What the panic of `call` says.
 pub(crate) fn complaint(call: impl FnOnce()) -> String {
@@ -280,6 +280,22 @@ fn a_task_that_migrates_before_its_tlbsync_is_told() {
     assert!(said.starts_with("called as CPU 0, on CPU 1"), "{said}");
 }
 
+/// Both come once more when the other CPU has answered, and the task is moved before the second INVLPGB.
+#[test]
+fn a_task_that_migrates_before_the_last_tlbsync_of_a_conversion_is_told() {
+    let local_flush = tlbkit::LocalFlush::BeforeRemote;
+    let policy = Policy { broadcast: Broadcast::From { cpus: 3 }, local_flush, ..Policy::DEFAULT };
+    let world = World::with_broadcast(policy, &[MODERN; 2], 8);
+    let space = world.space();
+    (0..2).for_each(|cpu| world.switch(cpu, space));
+    assert!(world.cpu(0).share_pcid(world.at(space)).is_some());
+    world.cpus.iter().for_each(|core| core.kept.root_offset.set(OWN_ROOT));
+    world.cpus[0].here.set(Some(CpuId(0)));
+    *world.cpus[1].kept.nmi.borrow_mut() = Some(Box::new(|world| world.cpus[0].moves_to.set(Some(CpuId(1)))));
+    let said = complaint(|| world.cpu(0).reload_roots(world.at(space)));
+    assert!(said.starts_with("called as CPU 0, on CPU 1"), "{said}");
+}
+
 #[test]
 fn instructions_that_a_kernel_does_not_have_are_named() {
     let cpu = tlbkit_testkit::lone_cpu();
@@ -412,16 +428,16 @@ fn storage_that_is_too_small_is_refused() {
 #[test]
 fn what_no_type_excludes_a_debug_build_names() {
     use tlbkit::{Cr3, Destroyed, GracePeriods, Passed, Pcid};
-    let (world, _) = two();
+    let (world, space) = two();
     world.enter_kernel(0);
     let other = world.space();
-    let said = complaint(|| world.cpu(0).switch_to(world.at(other), &IrqsOff::assume()));
-    assert!(said.starts_with("interrupts are on"), "{said}");
-    let calls: [fn(Cpu<'static, 'static, Core>); 4] = [
-        |cpu| cpu.answer(&IrqsOff::assume()),
-        |cpu| cpu.enter_lazy(&IrqsOff::assume()),
-        |cpu| cpu.load_kernel(&IrqsOff::assume()),
-        |cpu| GracePeriods::new(&[Passed::new()]).pass(&cpu, &IrqsOff::assume()),
+    let calls: [&dyn Fn(Cpu<'static, 'static, Core>); 6] = [
+        &|cpu| cpu.switch_to(world.at(other), &IrqsOff::assume()),
+        &|cpu| cpu.reload_root_here(world.at(space), &IrqsOff::assume()),
+        &|cpu| cpu.answer(&IrqsOff::assume()),
+        &|cpu| cpu.enter_lazy(&IrqsOff::assume()),
+        &|cpu| cpu.load_kernel(&IrqsOff::assume()),
+        &|cpu| GracePeriods::new(&[Passed::new()]).pass(&cpu, &IrqsOff::assume()),
     ];
     for call in calls {
         let said = complaint(|| call(world.cpu(0)));

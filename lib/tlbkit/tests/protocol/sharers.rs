@@ -1,12 +1,12 @@
 //! Flushes below page tables whose sharers are known: whom they interrupt, and what they leave behind.
 
 use tlbkit::{
-    CpuId, Event, Features, GracePeriods, Invpcid, Isolation, PAGE_BYTES, Passed, Policy, Reach, Reason, Scope,
-    Sharers, Stride, TlbGather, Translations, VirtAddr,
+    CpuId, Cr3, Event, Features, GracePeriods, Invpcid, IrqsOff, Isolation, PAGE_BYTES, Passed, PhysAddr, Policy,
+    Reach, Reason, Scope, Sharers, Stride, TlbGather, Translations, VirtAddr,
 };
 use tlbkit_testkit::leak;
 
-use crate::machine::{Did, MODERN, USER, World, cr3s, interrupted, invlpgs};
+use crate::machine::{Did, MODERN, OWN_ROOT, USER, World, cr3s, interrupted, invlpgs};
 
 const FOUR_CPUS: usize = 4;
 
@@ -150,6 +150,20 @@ fn inv_4_a_cpu_that_was_passed_by_flushes_what_is_named_and_no_more() {
     world.switch(1, world.space());
     world.switch(1, space);
     assert!(cr3s(&world.log(1)).iter().any(|cr3| !cr3.keeps() && cr3.root() == world.at(space).root()));
+}
+
+/// What the library knows of it is new before CR3 is: an NMI that writes CR3 again does not go back.
+#[test]
+fn a_root_of_this_cpus_own_is_loaded_and_nothing_is_flushed() {
+    let (world, space) = world(Policy::default());
+    let (own, pcid) = (PhysAddr(world.at(space).root().0 + OWN_ROOT), world.cpus[0].cr3.get().pcid());
+    world.cpus[0].kept.root_offset.set(OWN_ROOT);
+    *world.cpus[0].kept.nmi.borrow_mut() =
+        Some(Box::new(move |world| assert_eq!(world.cpu(0).loaded(&IrqsOff::assume()).root(), own)));
+    world.quiet(0, |cpu, irqs| cpu.reload_root_here(world.at(space), irqs));
+    assert_eq!(cr3s(&world.log(0)), [Cr3::keeping(own, pcid)]);
+    world.cpu(0).flush_loaded_on_this_cpu();
+    assert_eq!(cr3s(&world.log(0)), [Cr3::flushing(own, pcid)]);
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 use tlbkit::sync::AtomicU64;
 use tlbkit::{
-    Acknowledgement, AddressSpace, CpuId, Cr3, Entered, Event, Hardware, KernelFlushes, MAX_ASIDS, Pcid, SpaceToken,
-    Tags, Tlb,
+    Acknowledgement, AddressSpace, CpuId, Cr3, Entered, Event, Hardware, KernelFlushes, MAX_ASIDS, Pcid, PhysAddr,
+    SpaceToken, Tags, Tlb,
 };
 use tlbkit_arch::Instruction;
 use tlbkit_testkit::{Apics, Machine, TestCpu};
@@ -62,6 +62,10 @@ impl Machine for &'static World {
         let index = token.0 as usize;
         assert_ne!(self.memory.borrow().roots[index], Fate::Freed, "asked for a dead space");
         f(self.at(index))
+    }
+
+    fn root_here(self, core: &Core, space: &AddressSpace) -> PhysAddr {
+        PhysAddr(space.root().0 + core.kept.root_offset.get())
     }
 
     fn before(self, core: &Core, instruction: Instruction) {

@@ -31,6 +31,8 @@ pub(crate) struct Page {
 
 /// Distance between the roots of two spaces; the user half is one page above.
 const ROOT_STEP: u64 = 0x10_000;
+/// From the root that CPUs share to one that is a CPU's own.
+pub(crate) const OWN_ROOT: u64 = 0x2000;
 pub(crate) const KERNEL_ROOT: PhysAddr = PhysAddr(0x8000_0000);
 
 pub(crate) fn root_of(space: usize) -> PhysAddr {
@@ -43,7 +45,7 @@ pub(crate) fn owner_of(root: PhysAddr) -> Owner {
 }
 
 pub(crate) fn is_user_half(root: PhysAddr) -> bool {
-    root.0 % ROOT_STEP == 0x1000
+    root.0 & 0x1000 != 0
 }
 
 /// All page tables.

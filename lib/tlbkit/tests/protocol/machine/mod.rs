@@ -18,7 +18,7 @@ pub(crate) use tlbkit_testkit::{Delivery, Did, MODERN};
 use tlbkit_testkit::{Stepped, TestCpu, leak, words};
 
 use memory::owner_of;
-pub(crate) use memory::{Fate, KERNEL_ROOT, Memory, Owner, root_of};
+pub(crate) use memory::{Fate, KERNEL_ROOT, Memory, OWN_ROOT, Owner, root_of};
 
 /// First user and kernel addresses of the tests.
 pub(crate) const USER: u64 = 0x4000_0000;
@@ -44,6 +44,8 @@ pub(crate) struct Program {
     /// What an NMI does that arrives just before each write of CR3 and each INVLPG, and before a TLBSYNC has done each
     /// INVLPGB.
     pub(crate) nmi: RefCell<Option<Nmi>>,
+    /// How far above the root that CPUs share the one lies that this CPU is to load.
+    pub(crate) root_offset: Cell<u64>,
 }
 
 /// A CPU of the world.
