@@ -29,7 +29,7 @@
 //! for each CPU that has run it, and 4 KiB for each GiB that a CPU uses. It has no large pages: their entries would
 //! have to be changed in all directories at once.
 
-use tlbkit::sync::{AtomicU32, AtomicU64, Ordering, fence};
+use tlbkit::sync::{AtomicU32, AtomicU64, Ordering};
 use tlbkit::{Cpu, CpuId, Hardware, PAGE_BYTES, PhysAddr, VirtAddr};
 use tlbkit_arch::addr::TABLE_ENTRIES;
 use tlbkit_arch::{Pte, entry_at};
@@ -65,25 +65,16 @@ impl Directories {
         }
     }
 
-    /// Last-level tables are about to be taken out.
-    ///
-    /// ```text
-    ///   CPU that takes a table out             CPU that finds no table (have_all_tables)
-    ///   lost_tables := 1                       read the directory's entry: it is clear
-    ///   fence(Release)                         fence(Acquire)
-    ///   clear the directory's entry            read lost_tables: 1, or there never was a table
-    /// ```
+    /// Last-level tables are taken out, with the lock of the regions held for writing.
     pub(crate) fn note_lost_tables(&self) {
-        self.lost_tables.store(1, Ordering::Relaxed); // Relaxed: ordered by the fence
-        // Release: partner is the fence in `have_all_tables`.
-        fence(Ordering::Release);
+        // Relaxed: the lock of the regions orders it.
+        self.lost_tables.store(1, Ordering::Relaxed);
     }
 
-    /// True if no last-level table was ever taken out: where this CPU has found none there has been none.
+    /// True if no last-level table was ever taken out: where this CPU, which holds the lock of the regions, has found
+    /// none there has been none.
     pub(crate) fn have_all_tables(&self) -> bool {
-        // Acquire: partner is the fence in `note_lost_tables`.
-        fence(Ordering::Acquire);
-        self.lost_tables.load(Ordering::Relaxed) == 0 // Relaxed: ordered by the fence
+        self.lost_tables.load(Ordering::Relaxed) == 0 // Relaxed: as above
     }
 
     /// A large page is about to be mapped, with the lock of the regions held.
