@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 
 use tlbkit::sync::AtomicU64;
 use tlbkit::{
-    AddressSpace, CpuId, Cr3, Event, Features, Hardware, HostExtent, HostFlush, Invlpgb, Invpcid, KernelFlushes, Late,
-    Pcid, PhysAddr, SpaceToken, Tlb,
+    AddressSpace, CpuId, Cr3, Directories, Event, Features, Hardware, HostExtent, HostFlush, Invlpgb, Invpcid,
+    KernelFlushes, Late, Pcid, PhysAddr, SpaceToken, Tlb,
 };
 use tlbkit_arch::store::Store;
 use tlbkit_arch::{CurrentTag, Instruction};
@@ -122,6 +122,8 @@ pub struct TestCpu<M: Machine> {
     pub broadcast_pages: Cell<Option<NonZeroU32>>,
     /// Its INVLPGBs since its last TLBSYNC.
     pub(crate) unsynced: RefCell<Vec<Invlpgb>>,
+    /// [`Hardware::directories`] of this CPU: its own, though its tables are shared until a test says otherwise.
+    pub directories: Cell<Directories>,
     /// [`Hardware::kernel_flushes`] of this CPU.
     pub kernel_flushes: Cell<KernelFlushes>,
     /// [`Hardware::host_flush`] of this CPU.
@@ -163,6 +165,7 @@ impl<M: Machine> TestCpu<M> {
             clock_cycles: Cell::new(0),
             broadcast_pages: Cell::new(ALONE.broadcast_pages()),
             unsynced: RefCell::default(),
+            directories: Cell::new(Directories::OfEachCpu),
             kernel_flushes: Cell::new(ALONE.kernel_flushes()),
             host_flush: Cell::new(ALONE.host_flush()),
             left_to_host: Cell::new(0),

@@ -3,7 +3,8 @@
 use std::num::NonZeroU32;
 
 use tlbkit::{
-    Acknowledgement, AddressSpace, CpuId, Cr3, Event, Features, Hardware, Invlpgb, Invpcid, IrqsOff, Late, VirtAddr,
+    Acknowledgement, AddressSpace, CpuId, Cr3, Directories, Event, Features, Hardware, Invlpgb, Invpcid, IrqsOff, Late,
+    VirtAddr,
 };
 use tlbkit::{HostExtent, HostFlush, KernelFlushes, PhysAddr};
 use tlbkit_arch::{Instruction, is_canonical};
@@ -68,9 +69,8 @@ impl<M: Machine> Hardware for TestCpu<M> {
         machine.apics().cpus().filter(|&to| to != self.id).for_each(|to| machine.interrupt(to));
     }
 
-    /// Its tables are shared, and a test may say of some that they are not.
-    fn directories(&self) -> tlbkit::Directories {
-        tlbkit::Directories::OfEachCpu
+    fn directories(&self) -> Directories {
+        self.directories.get()
     }
 
     fn root_here(&self, space: &AddressSpace<M::Set>) -> PhysAddr {

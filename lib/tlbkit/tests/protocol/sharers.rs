@@ -1,8 +1,8 @@
 //! Flushes below page tables whose sharers are known: whom they interrupt, and what they leave behind.
 
 use tlbkit::{
-    CpuId, Cr3, Event, Features, GracePeriods, Invpcid, IrqsOff, Isolation, PAGE_BYTES, Passed, PhysAddr, Policy,
-    Reach, Reason, Scope, Sharers, Stride, TlbGather, Translations, VirtAddr,
+    Broadcast, CpuId, Cr3, Directories, Event, Features, GracePeriods, Invpcid, IrqsOff, Isolation, PAGE_BYTES, Passed,
+    PhysAddr, Policy, Reach, Reason, Scope, Sharers, Stride, TlbGather, Translations, VirtAddr,
 };
 use tlbkit_testkit::leak;
 
@@ -13,10 +13,14 @@ const FOUR_CPUS: usize = 4;
 /// All CPUs run one space, and have nothing to do with one another.
 fn world(policy: Policy) -> (&'static World, usize) {
     let world = World::new(policy, FOUR_CPUS);
+    (world, run_one_space(world))
+}
+
+fn run_one_space(world: &'static World) -> usize {
     let space = world.space();
     (0..FOUR_CPUS).for_each(|cpu| world.switch(cpu, space));
     world.forget_logs();
-    (world, space)
+    space
 }
 
 fn shared_by(cpus: &[u32]) -> Sharers {
@@ -27,10 +31,14 @@ fn shared_by(cpus: &[u32]) -> Sharers {
 
 /// CPU 0 takes away `pages` pages below tables of those sharers.
 fn unmap(world: &'static World, space: usize, pages: u64, tables: &[&Sharers]) {
-    let mut gather = TlbGather::new(Translations::OfSpace(world.at(space)), Vec::<u64>::new());
-    gather.range(&world.cpu(0), VirtAddr(USER), pages, Stride::Page4K, Scope::NonGlobal, Reason::RemovePte);
     let mut reach = Reach::NOBODY;
     tables.iter().for_each(|table| reach.add(table));
+    unmap_within(world, space, pages, reach);
+}
+
+fn unmap_within(world: &'static World, space: usize, pages: u64, reach: Reach) {
+    let mut gather = TlbGather::new(Translations::OfSpace(world.at(space)), Vec::<u64>::new());
+    gather.range(&world.cpu(0), VirtAddr(USER), pages, Stride::Page4K, Scope::NonGlobal, Reason::RemovePte);
     gather.flush_within(&world.cpu(0), reach).into_frames();
 }
 
@@ -56,16 +64,20 @@ fn inv_6_the_sharers_of_all_tables_are_interrupted_and_no_other() {
     }
 }
 
+/// With INVLPGB too, as long as the space has no PCID that all CPUs share.
 #[cfg(not(narrow_sets))]
 #[test]
 fn inv_3_what_this_cpu_alone_can_hold_advances_no_generation() {
-    let (world, space) = world(Policy::default());
-    let before = world.at(space).generation();
-    unmap(world, space, 2, &[&shared_by(&[0])]);
-    assert_eq!(world.at(space).generation(), before);
-    assert_eq!(invlpgs(&world.log(0)), [USER, USER + PAGE_BYTES]);
-    unmap(world, space, 2, &[&shared_by(&[0, 1])]);
-    assert_ne!(world.at(space).generation(), before);
+    let policy = Policy { broadcast: Broadcast::From { cpus: u32::MAX }, ..Policy::default() };
+    for world in [World::new(policy, FOUR_CPUS), World::with_broadcast(policy, &[MODERN; FOUR_CPUS], 8)] {
+        let space = run_one_space(world);
+        let before = world.at(space).generation();
+        unmap(world, space, 2, &[&shared_by(&[0])]);
+        assert_eq!(world.at(space).generation(), before);
+        assert_eq!(invlpgs(&world.log(0)), [USER, USER + PAGE_BYTES]);
+        unmap(world, space, 2, &[&shared_by(&[0, 1])]);
+        assert_ne!(world.at(space).generation(), before);
+    }
 }
 
 /// CPU 128 would share the bit of CPU 0.
@@ -92,11 +104,13 @@ fn inv_6_a_cpu_that_shares_the_bit_of_a_sharer_is_interrupted() {
 }
 
 #[test]
-fn a_flush_says_how_many_pages_it_names_whoever_can_hold_them() {
+fn a_flush_says_how_many_pages_it_names_and_what_is_over_whoever_can_hold_them() {
     for sharers in [&[0][..], &[0, 1]] {
         let (world, space) = world(Policy::default());
         unmap(world, space, 2, &[&shared_by(sharers)]);
-        assert!(world.log(0).contains(&Did::Event(Event::FlushBegin(2))), "{sharers:?}");
+        let steps = [Event::FlushBegin(2), Event::FlushLocalDone, Event::FlushEnd].map(Did::Event);
+        let log = world.log(0).into_iter().filter(|did| steps.contains(did));
+        assert_eq!(log.collect::<Vec<_>>(), steps, "{sharers:?}");
     }
 }
 
@@ -150,6 +164,38 @@ fn inv_4_a_cpu_that_was_passed_by_flushes_what_is_named_and_no_more() {
     world.switch(1, world.space());
     world.switch(1, space);
     assert!(cr3s(&world.log(1)).iter().any(|cr3| !cr3.keeps() && cr3.root() == world.at(space).root()));
+}
+
+/// It is the next one for both, and is all that they owe.
+#[test]
+fn inv_4_those_whom_a_flush_reaches_keep_the_rest_when_they_come_back() {
+    let (world, space) = world(Policy::default());
+    unmap(world, space, 1, &[&shared_by(&[0, 1])]);
+    for cpu in [0, 1] {
+        world.switch(cpu, world.space());
+        world.forget_logs();
+        world.switch(cpu, space);
+        assert!(cr3s(&world.log(cpu)).iter().all(|cr3| cr3.keeps()), "CPU {cpu}");
+    }
+}
+
+/// A flush for which no sharers are known brings up to date whom others have passed by.
+#[test]
+fn inv_4_a_cpu_that_was_passed_by_flushes_everything_with_all_others() {
+    let (world, space) = world(Policy::default());
+    unmap(world, space, 1, &[&shared_by(&[0, 2])]);
+    unmap_within(world, space, 1, Reach::EVERYBODY);
+    let (log, loaded) = (world.log(1), world.cpus[1].cr3.get());
+    assert_eq!((invlpgs(&log), cr3s(&log)), (vec![], vec![Cr3::flushing(world.at(space).root(), loaded.pcid())]));
+}
+
+/// A machine that says of no CPU that it has tables of its own.
+#[test]
+fn inv_6_where_all_cpus_walk_the_same_tables_all_are_interrupted() {
+    let (world, space) = world(Policy::default());
+    world.cpus.iter().for_each(|core| core.directories.set(Directories::Shared));
+    unmap(world, space, 1, &[&shared_by(&[0])]);
+    assert_eq!(told(world), [1, 2, 3]);
 }
 
 /// What the library knows of it is new before CR3 is: an NMI that writes CR3 again does not go back.
