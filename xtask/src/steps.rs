@@ -23,7 +23,13 @@ pub(crate) const STEPS: &[Step] = &[
     step("tests", Tree, Always, &[GCC], "cargo test --workspace --no-fail-fast --quiet"),
     // By itself, so that no other crate's wish for a feature reaches it: this is what a kernel links.
     step("tests of tlbkit alone", Tree, Always, &[], "cargo test --package tlbkit --no-fail-fast --quiet"),
-    step("x86 for C", Tree, Always, &[GCC], "cargo test --package tlbkit-c --features x86 --lib --test x86 --quiet"),
+    step(
+        "features of C",
+        Tree,
+        Always,
+        &[GCC],
+        "cargo test --package tlbkit-c --features x86,reuse,directories --lib --test x86 --test same_trace --quiet",
+    ),
     // As a test, since `cargo bench` would optimise the harness for longer than it counts.
     step("cost of C calls", Tree, Always, &[GCC, BARE], "cargo test --package tlbkit-c --bench c_interface --quiet"),
     step(

@@ -55,7 +55,7 @@ const CHANGED: [Part; 5] = [
     Part {
         folder: "lib/tlbkit-c/src",
         // The archive, which is built anew, comes last.
-        tests: &["tlbkit-c --features x86 --lib --test same_trace --test x86 --test host"],
+        tests: &["tlbkit-c --features x86,reuse,directories --lib --test same_trace --test x86 --test host"],
         judges: Judges::Tests,
     },
 ];

@@ -40,9 +40,16 @@ use super::rust_side::{ROOTS, frame};
 pub(crate) struct World {
     machine: *mut MachineStorage,
     spaces: [*mut SpaceStorage; 2],
+    #[cfg(feature = "reuse")]
+    periods: *mut tlbkit_c::storage::GracePeriodsStorage,
 }
 
-const NOBODY: World = World { machine: ptr::null_mut(), spaces: [ptr::null_mut(); 2] };
+const NOBODY: World = World {
+    machine: ptr::null_mut(),
+    spaces: [ptr::null_mut(); 2],
+    #[cfg(feature = "reuse")]
+    periods: ptr::null_mut(),
+};
 
 thread_local! {
     static WORLD: Cell<World> = const { Cell::new(NOBODY) };
@@ -95,9 +102,16 @@ unsafe extern "C" fn irqs_restore(cpu: u32, saved: u64) {
     log::restore(cpu, if saved == Irqs::On as u64 { Irqs::On } else { Irqs::Off });
 }
 
+fn number_of(space: *const SpaceStorage) -> usize {
+    WORLD.get().spaces.iter().position(|&known| ptr::eq(known, space)).expect("a space that was made")
+}
+
 unsafe extern "C" fn last_lazy_reference(cpu: u32, space: *mut SpaceStorage) {
-    let number = WORLD.get().spaces.iter().position(|&known| known == space).expect("a space that was made");
-    log::did(Did::LastReference(cpu, number as u64));
+    log::did(Did::LastReference(cpu, number_of(space) as u64));
+}
+
+unsafe extern "C" fn root_here(cpu: u32, space: *const SpaceStorage) -> u64 {
+    log::root(cpu, ROOTS[1 + number_of(space)])
 }
 
 unsafe extern "C" fn release(_context: *mut c_void, frame: u64) {
@@ -135,7 +149,7 @@ static OPS: HardwareOps = HardwareOps {
     invlpgb: None,
     tlbsync: None,
     broadcast_pages: 0,
-    root_here: None,
+    root_here: Some(root_here),
 };
 
 /// Zeroed memory that is never given back, as a kernel's is not.
@@ -165,9 +179,20 @@ impl World {
             kernel_root: ROOTS[0],
             stats: ptr::null_mut(),
         };
-        let world = Self { machine: memory(), spaces: [memory(), memory()] };
+        let world = Self {
+            machine: memory(),
+            spaces: [memory(), memory()],
+            #[cfg(feature = "reuse")]
+            periods: memory(),
+        };
         // SAFETY: memory of the right sizes, for ever.
         ok(unsafe { tlbkit_machine_init(world.machine, &raw const setup) });
+        #[cfg(feature = "reuse")]
+        // SAFETY: as above.
+        ok(unsafe {
+            let passed = memory::<[tlbkit_c::storage::PassedStorage; CPUS as usize]>().cast();
+            tlbkit_c::deferred::tlbkit_grace_periods_init(world.periods, world.machine, passed, CPUS)
+        });
         for (&space, root) in world.spaces.iter().zip(&ROOTS[1..]) {
             let set_words = tlbkit_set_words(CPUS);
             // SAFETY: as above.
@@ -241,6 +266,13 @@ impl World {
                 }
                 Call::Batch(items, why) => self.batch(cpu, items, *why),
                 Call::Drain(space) => ok(tlbkit_drain(machine, cpu, self.spaces[*space])),
+                #[cfg(feature = "reuse")]
+                Call::Reuse(batches, why) => self.reuse(cpu, batches, *why),
+                #[cfg(feature = "directories")]
+                Call::ReloadRoots(space) => {
+                    log::change_roots(0..CPUS);
+                    ok(tlbkit_c::sharers::tlbkit_reload_roots(machine, cpu, self.spaces[*space]));
+                }
                 _ => return None,
             }
         }
@@ -278,6 +310,8 @@ impl World {
             }
             let mut was_done = false;
             match end {
+                #[cfg(feature = "directories")]
+                End::Within(cpus) => return self.finish_within(gather, cpu, cpus),
                 End::Finish => ok(tlbkit_gather_finish(gather, cpu)),
                 End::Issue => {
                     ok(tlbkit_gather_issue(gather, cpu));
@@ -294,13 +328,66 @@ impl World {
         }
     }
 
+    #[cfg(feature = "directories")]
+    unsafe fn finish_within(&self, gather: *mut GatherStorage, cpu: u32, cpus: Option<u32>) -> u64 {
+        use tlbkit_c::sharers::*;
+        let (sharers, reach, mut answers) = (memory(), memory(), [false; 2]);
+        let bits = cpus.unwrap_or_default();
+        // SAFETY: the caller's, for all of them.
+        unsafe {
+            for by in (0..CPUS).filter(|by| bits >> by & 1 != 0) {
+                ok(tlbkit_sharers_hook(self.machine, by, sharers));
+            }
+            ok(tlbkit_reach_begin(reach));
+            ok(tlbkit_reach_add(reach, sharers));
+            if cpus.is_none() {
+                ok(tlbkit_reach_everybody(reach));
+            }
+            ok(tlbkit_gather_finish_within(gather, cpu, reach));
+            ok(tlbkit_sharers_may_include(sharers, 1, &raw mut answers[0]));
+            ok(tlbkit_sharers_clear(sharers));
+            ok(tlbkit_sharers_may_include(sharers, 1, &raw mut answers[1]));
+        }
+        u64::from(answers[0]) | u64::from(answers[1]) << 1
+    }
+
     unsafe fn batch(&self, cpu: u32, items: &[Item], why: Reason) {
         let mut room = Room { array: [0; 8] };
         let mut place = MaybeUninit::<BatchStorage>::zeroed();
-        let (batch, frames) = (place.as_mut_ptr(), room.frames());
+        let batch = place.as_mut_ptr();
         // SAFETY: the caller's, for all of them.
         unsafe {
-            ok(tlbkit_batch_begin(batch, self.machine, &raw const frames));
+            self.fill(batch, &room.frames(), cpu, items);
+            ok(tlbkit_batch_flush(batch, cpu, why as u32));
+            ok(tlbkit_batch_finish(batch, cpu, why as u32)); // of nothing
+        }
+    }
+
+    #[cfg(feature = "reuse")]
+    unsafe fn reuse(&self, cpu: u32, batches: &[(Vec<Item>, u32)], why: Reason) {
+        use tlbkit_c::deferred::*;
+        let mut rooms: Vec<_> = batches.iter().map(|_| Room { array: [0; 8] }).collect();
+        let deferred: Vec<*mut BatchStorage> = batches.iter().map(|_| memory()).collect();
+        // SAFETY: the caller's, for all of them.
+        unsafe {
+            for ((items, passing), (&batch, room)) in batches.iter().zip(deferred.iter().zip(&mut rooms)) {
+                self.fill(batch, &room.frames(), cpu, items);
+                ok(tlbkit_batch_defer(batch, cpu, self.periods));
+                let before = log::set_irqs(*passing, Irqs::Off);
+                ok(tlbkit_pass(self.periods, *passing));
+                log::set_irqs(*passing, before);
+            }
+            for &other in &deferred[1..] {
+                ok(tlbkit_deferred_fold(deferred[0], cpu, other));
+            }
+            ok(tlbkit_deferred_flush(deferred[0], cpu, self.periods, why as u32));
+        }
+    }
+
+    unsafe fn fill(&self, batch: *mut BatchStorage, frames: &Frames, cpu: u32, items: &[Item]) {
+        // SAFETY: the caller's, for all of them.
+        unsafe {
+            ok(tlbkit_batch_begin(batch, self.machine, frames));
             for (n, item) in items.iter().enumerate() {
                 ok(match *item {
                     Item::Revoke(space) => tlbkit_batch_revoke(batch, cpu, self.spaces[space]),
@@ -309,8 +396,6 @@ impl World {
                     Item::Hold => tlbkit_batch_hold(batch, frame(n)),
                 });
             }
-            ok(tlbkit_batch_flush(batch, cpu, why as u32));
-            ok(tlbkit_batch_finish(batch, cpu, why as u32)); // of nothing
         }
     }
 
@@ -328,6 +413,11 @@ impl World {
                 Call::EnterKernel => tlbkit_enter_kernel(machine, cpu),
                 Call::ExitToUser => tlbkit_exit_to_user(machine, cpu),
                 Call::Answer => tlbkit_answer(machine, cpu),
+                #[cfg(feature = "directories")]
+                Call::ReloadRootHere(space) => {
+                    log::change_roots(cpu..cpu + 1);
+                    tlbkit_c::sharers::tlbkit_reload_root_here(machine, cpu, self.spaces[space])
+                }
                 Call::SetCeiling(pages) => tlbkit_set_ceiling(machine, pages),
                 Call::SetUserFlush(how) => tlbkit_set_user_flush(machine, how),
                 Call::IsRunning(space) => return Some(u64::from(tlbkit_is_running(machine, cpu, self.spaces[space]))),

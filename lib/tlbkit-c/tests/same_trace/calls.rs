@@ -52,6 +52,9 @@ pub(crate) enum End {
     Issue,
     /// Issued, polled, and waited for.
     Poll,
+    /// On the CPUs that have hooked a table, each a bit; on any, if that is not known.
+    #[cfg(feature = "directories")]
+    Within(Option<u32>),
 }
 
 /// What is put into a batch, of which space.
@@ -78,6 +81,15 @@ pub(crate) enum Call {
     Batch(Vec<Item>, Reason),
     /// What a batch owes is asked for before it ends.
     Drain(usize),
+    /// Each batch is deferred, after which this CPU passes; all are folded into the first, and flushed.
+    #[cfg(feature = "reuse")]
+    Reuse(Vec<(Vec<Item>, u32)>, Reason),
+    /// Each CPU has another top-level table from here on.
+    #[cfg(feature = "directories")]
+    ReloadRoots(usize),
+    /// This CPU has.
+    #[cfg(feature = "directories")]
+    ReloadRootHere(usize),
     BringUp,
     Offline,
     Stopped(u32),
@@ -102,6 +114,10 @@ pub(crate) enum Call {
 impl Call {
     pub(crate) const fn wants_irqs_off(&self) -> bool {
         use Call::{Answer, BringUp, EnterKernel, EnterLazy, ExitToUser, LoadKernel, Loaded, Offline, Switch};
+        #[cfg(feature = "directories")]
+        if let Self::ReloadRootHere(_) = self {
+            return true;
+        }
         matches!(
             self,
             BringUp | Offline | Switch(_) | EnterLazy | LoadKernel | EnterKernel | ExitToUser | Answer | Loaded
@@ -123,6 +139,16 @@ impl Call {
                     End::Finish => &["gather_finish"],
                     End::Issue => &["gather_issue", "gather_is_done", "gather_wait"],
                     End::Poll => &["gather_issue", "gather_poll", "gather_wait"],
+                    #[cfg(feature = "directories")]
+                    End::Within(_) => &[
+                        "sharers_hook",
+                        "reach_begin",
+                        "reach_add",
+                        "reach_everybody",
+                        "gather_finish_within",
+                        "sharers_may_include",
+                        "sharers_clear",
+                    ],
                 };
                 let parts = parts.iter().map(|part| match part {
                     Part::Range(_) => "gather_range",
@@ -144,6 +170,12 @@ impl Call {
                 items.chain(["batch_begin", "batch_flush", "batch_finish"]).collect()
             }
             Self::Drain(_) => vec!["drain"],
+            #[cfg(feature = "reuse")]
+            Self::Reuse(..) => vec!["grace_periods_init", "batch_defer", "pass", "deferred_fold", "deferred_flush"],
+            #[cfg(feature = "directories")]
+            Self::ReloadRoots(_) => vec!["reload_roots"],
+            #[cfg(feature = "directories")]
+            Self::ReloadRootHere(_) => vec!["reload_root_here"],
             Self::BringUp => vec!["bring_up"],
             Self::Offline => vec!["offline"],
             Self::Stopped(_) => vec!["declare_stopped"],
@@ -194,6 +226,10 @@ pub(crate) fn all(policy: &Policy) -> Vec<Step> {
         gathers(stride, &mut add);
     }
     batches(&mut add);
+    #[cfg(feature = "reuse")]
+    reuse(&mut add);
+    #[cfg(feature = "directories")]
+    directories(&mut add);
     for why in Reason::ALL {
         add(0, Call::FlushRange(0, user(1, 12), Flag::None, why));
     }
@@ -284,6 +320,35 @@ fn batches(add: &mut impl FnMut(u32, Call)) {
         add(2, Call::Switch(0));
         add(2, Call::EnterLazy);
     }
+}
+
+/// CPU 1 has passed for the first one alone, then for both, then all others have.
+#[cfg(feature = "reuse")]
+fn reuse(add: &mut impl FnMut(u32, Call)) {
+    for passing in [[1, 2], [0, 1], [1, 1]] {
+        let batches = [vec![Item::Unmap(0)], vec![Item::Unmap(1), Item::Hold, Item::Unmap(0)]];
+        add(0, Call::Reuse(batches.into_iter().zip(passing).collect(), Reason::Migrate));
+        add(2, Call::Switch(0));
+    }
+    add(2, Call::EnterLazy);
+}
+
+#[cfg(feature = "directories")]
+fn directories(add: &mut impl FnMut(u32, Call)) {
+    add(0, Call::ReloadRoots(0));
+    add(2, Call::Switch(0));
+    for sharers in [Some(0), Some(1), Some(2), Some(6), Some(7), None] {
+        for parts in [vec![Part::Unmap(user(1, 12))], vec![Part::Range(user(40, 12))], vec![Part::Table(USER_VA, 1)]] {
+            add(0, Call::Gather(Some(0), 0, Reason::RemovePte, parts, End::Within(sharers)));
+        }
+    }
+    add(1, Call::ReloadRootHere(0));
+    add(1, Call::Loaded);
+    add(1, Call::FlushLoadedThisCpu);
+    add(2, Call::EnterLazy);
+    add(1, Call::ReloadRoots(0));
+    add(2, Call::Switch(0));
+    add(2, Call::EnterLazy);
 }
 
 fn knobs(add: &mut impl FnMut(u32, Call)) {

@@ -60,6 +60,8 @@ struct Machine {
     done: Vec<Did>,
     irqs: [Irqs; CPUS as usize],
     is_interrupted: [bool; CPUS as usize],
+    /// How often each CPU got other top-level tables.
+    roots: [u64; CPUS as usize],
 }
 
 thread_local! {
@@ -69,6 +71,7 @@ thread_local! {
             done: Vec::new(),
             irqs: [Irqs::On; CPUS as usize],
             is_interrupted: [false; CPUS as usize],
+            roots: [0; CPUS as usize],
         })
     };
 }
@@ -83,6 +86,7 @@ pub(crate) fn begin(features: Features) {
         machine.features = features;
         machine.done.clear();
         (machine.irqs, machine.is_interrupted) = ([Irqs::On; CPUS as usize], [false; CPUS as usize]);
+        machine.roots = [0; CPUS as usize];
     });
 }
 
@@ -120,6 +124,17 @@ pub(crate) fn restore(cpu: u32, before: Irqs) {
         did(Did::IrqsOn(cpu));
     }
     set_irqs(cpu, before);
+}
+
+/// These CPUs load others of their own than before.
+#[cfg(feature = "directories")]
+pub(crate) fn change_roots(cpus: std::ops::Range<u32>) {
+    with(|machine| cpus.for_each(|cpu| machine.roots[cpu as usize] += 1 + u64::from(cpu)));
+}
+
+/// What `cpu` loads of a space whose top-level table is `shared`.
+pub(crate) fn root(cpu: u32, shared: u64) -> u64 {
+    shared + 0x2000 * with(|machine| machine.roots[cpu as usize])
 }
 
 pub(crate) fn interrupt(from: u32, to: u32) {

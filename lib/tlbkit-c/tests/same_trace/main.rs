@@ -76,12 +76,12 @@ const ELSEWHERE: &[&str] = &[
     "count",
     "count_size",
     "share_pcid",  // moves a space only where the feature `broadcast` has INVLPGB
-    "batch_defer", // here and below: only in an archive with the feature `reuse`
+    "batch_defer", // here and below: compared with the feature `reuse`
     "deferred_flush",
     "deferred_fold",
     "grace_periods_init",
     "pass",
-    "gather_finish_within", // here and below: only in one with the feature `directories`
+    "gather_finish_within", // here and below: with the feature `directories`
     "reach_add",
     "reach_begin",
     "reach_everybody",

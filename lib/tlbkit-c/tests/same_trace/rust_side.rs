@@ -15,6 +15,8 @@ type Set = &'static [AtomicU64];
 pub(crate) struct World {
     tlb: Tlb<'static>,
     spaces: [AddressSpace<Set>; 2],
+    #[cfg(feature = "reuse")]
+    periods: tlbkit::GracePeriods<'static>,
 }
 
 /// Where the top-level tables lie, the kernel's first.
@@ -29,7 +31,12 @@ impl World {
     pub(crate) fn new(policy: Policy) -> &'static Self {
         let tlb = tlbkit_testkit::tlb(CPUS as usize, PhysAddr(ROOTS[0]), policy);
         let spaces = [0, 1].map(|n| tlbkit_testkit::space(&tlb, CPUS as usize, n, PhysAddr(ROOTS[n + 1])));
-        Box::leak(Box::new(Self { tlb, spaces }))
+        Box::leak(Box::new(Self {
+            tlb,
+            spaces,
+            #[cfg(feature = "reuse")]
+            periods: tlbkit::GracePeriods::new(tlbkit_testkit::leak((0..CPUS).map(|_| tlbkit::Passed::new()))),
+        }))
     }
 
     fn answer(&'static self, cpu: u32) {
@@ -79,6 +86,15 @@ impl Hardware for Port {
 
     fn relax(&self) {
         log::deliver(self.cpu, |to| self.world.answer(to));
+    }
+
+    #[cfg(feature = "directories")]
+    fn directories(&self) -> tlbkit::Directories {
+        tlbkit::Directories::OfEachCpu
+    }
+
+    fn root_here(&self, space: &AddressSpace<Set>) -> PhysAddr {
+        PhysAddr(log::root(self.cpu, space.root().0))
     }
 
     /// As many as through the door.
@@ -191,6 +207,13 @@ impl World {
             }
             Call::Batch(items, why) => self.batch(cpu, items, *why),
             Call::Drain(space) => cpu.drain(&self.spaces[*space]),
+            #[cfg(feature = "reuse")]
+            Call::Reuse(batches, why) => self.reuse(cpu, batches, *why),
+            #[cfg(feature = "directories")]
+            Call::ReloadRoots(space) => {
+                log::change_roots(0..CPUS);
+                cpu.reload_roots(&self.spaces[*space]);
+            }
             _ => return None,
         }
         Some(0)
@@ -241,10 +264,44 @@ impl World {
                 free_all(pending.wait(cpu).into_frames());
                 0
             }
+            #[cfg(feature = "directories")]
+            End::Within(cpus) => {
+                let (sharers, mut reach) = (tlbkit::Sharers::new(), tlbkit::Reach::NOBODY);
+                let bits = cpus.unwrap_or_default();
+                (0..CPUS).filter(|by| bits >> by & 1 != 0).for_each(|by| sharers.hook(CpuId(by)));
+                reach.add(&sharers);
+                let reach = if cpus.is_some() { reach } else { tlbkit::Reach::EVERYBODY };
+                free_all(gather.flush_within(cpu, reach).into_frames());
+                let before = sharers.may_include(CpuId(1));
+                sharers.clear();
+                u64::from(before) | u64::from(sharers.may_include(CpuId(1))) << 1
+            }
         }
     }
 
     fn batch(&self, cpu: &Cpu<'_, 'static, Port>, items: &[Item], why: Reason) {
+        free_all(self.filled(cpu, items).flush(cpu, why).into_frames());
+    }
+
+    #[cfg(feature = "reuse")]
+    fn reuse(&'static self, cpu: &Cpu<'_, 'static, Port>, batches: &[(Vec<Item>, u32)], why: Reason) {
+        let deferred = batches.iter().map(|(items, passing)| {
+            let deferred = self.filled(cpu, items).defer(cpu, &self.periods);
+            let port = Port { world: self, cpu: *passing };
+            let before = log::set_irqs(*passing, Irqs::Off);
+            self.periods.pass(&self.tlb.cpu(CpuId(*passing), &port), &IrqsOff::assume());
+            log::set_irqs(*passing, before);
+            deferred
+        });
+        let fold = |mut first: tlbkit::Deferred<_>, other| {
+            first.fold(cpu, other);
+            first
+        };
+        let all = deferred.collect::<Vec<_>>().into_iter().reduce(fold).expect("a batch");
+        free_all(all.flush(cpu, &self.periods, why).into_frames());
+    }
+
+    fn filled(&self, cpu: &Cpu<'_, 'static, Port>, items: &[Item]) -> TlbBatch<Vec<u64>> {
         let mut batch = TlbBatch::new(Vec::<u64>::new());
         for (n, item) in items.iter().enumerate() {
             match *item {
@@ -254,7 +311,7 @@ impl World {
                 Item::Hold => batch.hold(frame(n)),
             }
         }
-        free_all(batch.flush(cpu, why).into_frames());
+        batch
     }
 
     /// What is left: switches, coming and going, questions, ends.
@@ -270,6 +327,11 @@ impl World {
             Call::EnterKernel => cpu.enter_kernel(irqs),
             Call::ExitToUser => cpu.exit_to_user(irqs),
             Call::Answer => cpu.answer(irqs),
+            #[cfg(feature = "directories")]
+            Call::ReloadRootHere(space) => {
+                log::change_roots(cpu.id().0..cpu.id().0 + 1);
+                cpu.reload_root_here(&self.spaces[space], irqs);
+            }
             Call::SetCeiling(pages) => self.tlb.knobs().set_ceiling(pages),
             Call::SetUserFlush(0) => self.tlb.knobs().set_user_flush(UserFlush::Invpcid),
             Call::SetUserFlush(_) => self.tlb.knobs().set_user_flush(UserFlush::DeferredCr3),
