@@ -56,7 +56,7 @@ use crate::space::cpu_set::first_cpu;
 use crate::sync::{AtomicU64, Ordering, fence};
 
 /// The CPUs to which a request was sent: those words of the mailbox's outbox that name them, the index of the first of
-/// these words, and how many CPUs they are, which only the counters of `history` ask for.
+/// these words, and how many CPUs they are, for which a move to INVLPGB asks, and the counters of `history`.
 pub(crate) struct Responders<'k> {
     pub(crate) words: &'k [AtomicU64],
     pub(crate) start: usize,

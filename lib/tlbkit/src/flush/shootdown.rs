@@ -254,7 +254,7 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
                 self.post(mailbox, request);
                 // Release: as in `send_to_many`.
                 outbox.store(chosen, Ordering::Release);
-                let count = if ENABLED { chosen.count_ones() } else { 0 };
+                let count = if ENABLED || self.has_broadcast() { chosen.count_ones() } else { 0 };
                 let responders = Responders { words: slice::from_ref(outbox), start: 0, count };
                 if chosen | split(self.id).1 == self.tlb.matrix.last_word && self.tlb.cpus.len() > 2 {
                     self.interrupt_all();
