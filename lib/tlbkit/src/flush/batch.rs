@@ -164,12 +164,18 @@ impl<F> TlbBatch<F> {
     where
         F: IntoIterator<Item = T> + Extend<T>,
     {
+        let names_too_little = self.names_nothing() || other.names_nothing();
         self.targets.add_all(&other.targets);
         // What both have raised is owed by one batch from now on, and stays above 0.
         cpu.tlb().owed.settle(self.debts.in_both(other.debts));
         self.debts = self.debts.with(other.debts);
         self.needs = self.needs.with(other.needs);
         self.holds |= other.holds;
+        if names_too_little {
+            // What the other one has recorded says nothing of the frames that this one holds.
+            self.targets.clear();
+            self.needs = Needs::NOTHING;
+        }
         self.frames.extend(ManuallyDrop::into_inner(other.frames));
     }
 
@@ -184,13 +190,18 @@ impl<F> TlbBatch<F> {
         Flushed::new(ManuallyDrop::into_inner(self.frames))
     }
 
+    /// True if it cannot be known what mapped the frames that are held.
+    const fn names_nothing(&self) -> bool {
+        self.holds && self.is_empty()
+    }
+
     fn flush_named<H: Hardware>(&self, cpu: &Cpu<'_, '_, H>, why: Reason) {
         if !self.is_empty() {
             self.send(cpu, SpaceId::LOADED, Extent::Loaded(&self.targets), why);
-            cpu.tlb().owed.settle(self.debts);
         } else if self.holds {
             self.send(cpu, SpaceId::KERNEL, Extent::Everything, why);
         }
+        cpu.tlb().owed.settle(self.debts);
     }
 
     /// Sends a request that is about no space in particular: its responders are found among all CPUs that are

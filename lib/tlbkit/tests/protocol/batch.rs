@@ -142,6 +142,29 @@ fn inv_9_a_deferred_frame_of_which_nothing_was_recorded_waits_for_a_flush_of_eve
     assert_eq!(freed, [7]);
 }
 
+/// What another batch has recorded says nothing of it.
+#[test]
+fn inv_9_a_frame_of_which_nothing_was_recorded_stays_one_when_batches_are_folded() {
+    for is_first in [true, false] {
+        let (world, periods) = (world(3), periods(3));
+        let [mut unnamed, mut named] = [(); 2].map(|()| Batch::new(Vec::new()));
+        let mapped_on_cpu_2 = world.memory.borrow_mut().unhook(Owner::Space(2), USER).unwrap();
+        unnamed.hold(mapped_on_cpu_2.stamp);
+        evict(world, &mut named, &[1]);
+        let [first, second] = if is_first { [unnamed, named] } else { [named, unnamed] };
+        let mut deferred = first.defer(&world.cpu(0), &periods);
+        deferred.fold(&world.cpu(0), second.defer(&world.cpu(0), &periods));
+        world.enter_kernel(0);
+        let freed = deferred.flush(&world.cpu(0), &periods, Reason::RemovePte).into_frames();
+        world.memory.borrow_mut().free(&freed);
+        assert_eq!((freed.len(), world.touch(2, USER)), (2, None));
+        world.audit();
+        world.forget_logs();
+        unmap_nothing(world, 0, 1);
+        assert!(world.log(0).is_empty(), "nothing is owed");
+    }
+}
+
 #[test]
 #[should_panic(expected = "page tables are not deferred")]
 fn c_20_a_batch_with_a_page_table_is_not_deferred() {
