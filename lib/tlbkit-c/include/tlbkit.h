@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 // A hash of this file: `tlbkit_header_fits` compares it with the one in the archive.
-#define TLBKIT_INTERFACE 0x883abaa650e527bfull
+#define TLBKIT_INTERFACE 0x99534df2e04e823bull
 // For gcc and clang.
 #define TLBKIT_ALIGNED(bytes) __attribute__((aligned(bytes)))
 #define TLBKIT_MUST_USE __attribute__((warn_unused_result))
@@ -799,12 +799,10 @@ TLBKIT_MUST_USE enum tlbkit_status tlbkit_gather_hold(struct tlbkit_gather *gath
 // lazy TLB mode.
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_gather_tables_freed(struct tlbkit_gather *gather);
 
-#if defined(TLBKIT_GUEST)
 // Code may be walking what was recorded without a lock, counting on interrupts that are off: each CPU that may use the
-// space gets an IPI, and none is left to its host. Call it before the first table is recorded. Only needed by a kernel
-// with `flush_by_host` or INVLPGB.
+// space gets an IPI, is left neither to its host nor to INVLPGB, and flushes before it answers. Call it before the
+// first table is recorded. Only needed in an archive with the feature `guest`, `broadcast`, `directories` or `early`.
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_gather_interrupt_walkers(struct tlbkit_gather *gather);
-#endif
 
 // Turns the flush into a full one, whatever was recorded.
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_gather_everything(struct tlbkit_gather *gather);

@@ -327,9 +327,8 @@ pub unsafe extern "C" fn tlbkit_gather_tables_freed(gather: *mut GatherStorage) 
 }
 
 /// Code may be walking what was recorded without a lock, counting on interrupts that are off: each CPU that may use the
-/// space gets an IPI, and none is left to its host. Call it before the first table is recorded. Only needed by a kernel
-/// with `flush_by_host` or INVLPGB.
-#[cfg(feature = "guest")]
+/// space gets an IPI, is left neither to its host nor to INVLPGB, and flushes before it answers. Call it before the
+/// first table is recorded. Only needed in an archive with the feature `guest`, `broadcast`, `directories` or `early`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_gather_interrupt_walkers(gather: *mut GatherStorage) -> Status {
     status_of(|| {

@@ -28,13 +28,13 @@ const fn stack_bytes_max(function: &str) -> u64 {
 }
 
 /// The functions of the header: the last word before the first bracket of each declaration. Those of `history`,
-/// `guest`, `isolated`, `broadcast`, `reuse` and `directories` are not in this archive, and `tlbkit_k_` begins what a
-/// kernel defines.
+/// `isolated`, `broadcast`, `reuse` and `directories` are not in this archive, and `tlbkit_k_` begins what a kernel
+/// defines.
 fn functions() -> Result<Vec<String>> {
     let header = std::fs::read_to_string(crate_dir().join("include/tlbkit.h"))?;
     let mut of_others = false;
     let here = header.lines().filter(|line| {
-        let begins = ["HISTORY", "GUEST", "ISOLATED", "BROADCAST", "REUSE", "DIRECTORIES"]
+        let begins = ["HISTORY", "ISOLATED", "BROADCAST", "REUSE", "DIRECTORIES"]
             .map(|name| format!("if defined(TLBKIT_{name})"));
         of_others = begins.iter().any(|begin| line.contains(begin)) || of_others && !line.starts_with("#endif");
         !of_others

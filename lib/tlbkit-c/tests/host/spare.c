@@ -178,6 +178,14 @@ static void invlpgb_reaches_all_cpus(void) {
     OK(tlbkit_flush_kernel_range(&machine, 1, KERNEL_VA + 4096, 1, TLBKIT_STRIDE_PAGE4K, TLBKIT_REASON_KERNEL_REMOVE));
     CHECK(all_interrupts() == 0 && touch_kernel(3, 1) == FOREIGN);
     CHECK(tlbkit_share_pcid(&machine, 0, &space_a, NULL) == TLBKIT_STATUS_NULL_POINTER);
+    // Code that walks tables without a lock holds interrupts back, and no instruction.
+    struct tlbkit_gather gather;
+    OK(tlbkit_gather_begin(&gather, &machine, &space_a, NULL));
+    OK(tlbkit_gather_interrupt_walkers(&gather));
+    OK(tlbkit_gather_range(&gather, 0, USER_VA, 1, TLBKIT_STRIDE_PAGE4K, TLBKIT_SCOPE_NON_GLOBAL,
+                           TLBKIT_REASON_REMOVE_PTE));
+    OK(tlbkit_gather_finish(&gather, 0));
+    CHECK(all_interrupts() == CPUS - 1);
 
     struct tlbkit_machine other;
     static struct tlbkit_cpu_state state[1];

@@ -93,7 +93,7 @@ const ELSEWHERE: &[&str] = &[
     "defer_kernel_flushes", // with `do_deferred_flushes`: flushes only where the feature `isolated` has others defer
     "do_deferred_flushes",
     "gather_active_pages",
-    "gather_interrupt_walkers", // differs only in a guest
+    "gather_interrupt_walkers", // differs only where something else than an IPI flushes
     "gather_wants_walk",
     "header_fits",
     "layout",
