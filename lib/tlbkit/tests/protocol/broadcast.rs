@@ -8,7 +8,7 @@ use tlbkit::{
     Policy, RangeRule, Reach, Reason, Scope, Sharers, Stride, Tables, TlbBatch, TlbGather, Translations, VirtAddr,
 };
 
-use crate::machine::{Did, KERNEL, KERNEL_ROOT, MODERN, Owner, USER, World, cr3s, root_of};
+use crate::machine::{Did, KERNEL, KERNEL_ROOT, MODERN, Owner, REFERENCES, USER, World, cr3s, root_of};
 
 /// The first PCID that all CPUs can share.
 const SHARED: Pcid = Pcid(16);
@@ -312,7 +312,7 @@ fn a_space_moves_for_a_cpu_that_runs_it_alone() {
 /// The end of the space is over only when the lazy CPU has left; until then the PCID is not given out.
 #[test]
 fn c_71_a_pcid_is_flushed_before_the_next_space_gets_it() {
-    for lazy_references in [LazyReferences::Awaited, LazyReferences::ShotDown, LazyReferences::Counted] {
+    for &lazy_references in REFERENCES {
         let world = shared(Policy { lazy_references, ..POLICY }, 2);
         let [other, next] = [world.space(), world.space()];
         world.lazy(1);

@@ -8,7 +8,7 @@ use tlbkit::{
     TlbGather, Translations,
 };
 
-use crate::machine::{Did, KERNEL, Owner, USER, World, cr3s, invlpgs};
+use crate::machine::{BATCHINGS, Did, KERNEL, Owner, USER, World, cr3s, invlpgs};
 
 const CEILING: RangeRule = RangeRule::Ceiling { pages: 33, compare: Compare::Above };
 
@@ -34,6 +34,7 @@ fn flushed(world: &'static World, pages: u64, stride: Stride) -> Vec<u64> {
 }
 
 #[test]
+#[cfg_attr(not(feature = "history"), ignore = "older kernels alone do this")]
 fn a_packet_names_six_pages_and_the_seventh_makes_it_everything() {
     let world = alone(Batching::Packet(6), CEILING);
     let pages = |n: u64| (0..n).map(|page| USER + page * 4096).collect::<Vec<_>>();
@@ -49,7 +50,7 @@ fn a_packet_names_six_pages_and_the_seventh_makes_it_everything() {
 
 #[test]
 fn inv_11_a_collapsed_packet_or_range_keeps_the_global_scope() {
-    for batching in [Batching::Packet(6), Batching::Range, Batching::None] {
+    for &batching in BATCHINGS {
         let world = alone(batching, CEILING);
         world.map_kernel(KERNEL);
         world.map(0, USER);
@@ -138,7 +139,7 @@ fn the_last_page_of_all_is_a_page_like_any_other() {
 
 #[test]
 fn a_range_past_the_top_of_all_addresses_is_flushed_up_to_there() {
-    for batching in [Batching::Range, Batching::Packet(6)] {
+    for &batching in BATCHINGS.iter().filter(|&&one| one != Batching::None) {
         let world = alone(batching, CEILING);
         let named = |va: u64, pages: u64| {
             let mut gather = world.gather(Owner::Kernel);
@@ -159,6 +160,7 @@ fn a_range_past_the_top_of_all_addresses_is_flushed_up_to_there() {
 }
 
 #[test]
+#[cfg_attr(not(feature = "history"), ignore = "older kernels alone do this")]
 fn the_3_13_rule_asks_for_a_walk_below_its_limit_only() {
     let rule = RangeRule::FamilyShift(FamilyShift { shift: 1, entries: 512, walk: LargePageWalk::Walk });
     let world = alone(Batching::Range, rule);
@@ -181,6 +183,7 @@ fn the_3_13_rule_asks_for_a_walk_below_its_limit_only() {
 }
 
 #[test]
+#[cfg_attr(not(feature = "history"), ignore = "older kernels alone do this")]
 fn without_batching_each_page_is_flushed_when_it_is_named() {
     let world = alone(Batching::None, CEILING);
     let mut gather = world.gather(Owner::Space(0));
@@ -207,7 +210,7 @@ fn a_gather_in_which_nothing_was_named_flushes_nothing() {
 
 #[test]
 fn inv_1_a_full_flush_needs_no_page_named() {
-    for batching in [Batching::None, Batching::Packet(6), Batching::Range] {
+    for &batching in BATCHINGS {
         let world = alone(batching, CEILING);
         let before = world.at(0).generation();
         let mut gather = world.gather(Owner::Space(0));
@@ -247,6 +250,7 @@ fn inv_9_a_gather_that_is_dropped_leaks_and_inv_1_a_flushed_one_gives_back() {
 }
 
 #[test]
+#[cfg_attr(not(feature = "history"), ignore = "older kernels alone do this")]
 fn inv_1_without_batching_frames_still_wait_for_the_end() {
     let world = alone(Batching::None, CEILING);
     world.map(0, USER);

@@ -2,9 +2,7 @@
 
 use tlbkit::{Batching, History, Policy, Reason, Scope, Stride, Tables, VirtAddr};
 
-use crate::machine::{Owner, USER, World, cr3s, invlpgs};
-
-const BATCHINGS: [Batching; 3] = [Batching::None, Batching::Packet(6), Batching::Range];
+use crate::machine::{BATCHINGS, Owner, USER, World, cr3s, invlpgs};
 
 /// Two CPUs that run one space and hold its first two pages; CPU 0 is in the kernel.
 fn pair(batching: Batching) -> &'static World {
@@ -28,7 +26,7 @@ fn is_flushed_whole(world: &World, cpu: usize) -> bool {
 
 #[test]
 fn inv_1_a_frame_that_is_held_while_nothing_is_named_comes_out_flushed() {
-    for batching in BATCHINGS {
+    for &batching in BATCHINGS {
         let world = pair(batching);
         let mut gather = world.gather(Owner::Space(0));
         let page = world.memory.borrow_mut().unhook(Owner::Space(0), USER).unwrap();
@@ -40,7 +38,7 @@ fn inv_1_a_frame_that_is_held_while_nothing_is_named_comes_out_flushed() {
 
 #[test]
 fn a_frame_that_is_held_beside_a_named_page_makes_no_flush_larger() {
-    for batching in BATCHINGS {
+    for &batching in BATCHINGS {
         for is_held_first in [true, false] {
             let world = pair(batching);
             let mut gather = world.gather(Owner::Space(0));
@@ -67,7 +65,7 @@ fn a_frame_that_is_held_beside_a_named_page_makes_no_flush_larger() {
 
 #[test]
 fn inv_1_a_table_taken_out_with_its_entries_takes_them_along() {
-    for batching in BATCHINGS {
+    for &batching in BATCHINGS {
         let world = pair(batching);
         let mut gather = world.gather(Owner::Space(0));
         let table = {

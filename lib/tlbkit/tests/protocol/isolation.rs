@@ -174,6 +174,7 @@ fn c_31_a_range_that_runs_out_of_the_user_half_owes_it_whole() {
 }
 
 #[test]
+#[cfg_attr(not(feature = "history"), ignore = "older kernels alone do this")]
 fn c_31_a_packet_with_an_address_outside_the_user_half_owes_it_whole() {
     let world = warm_on(
         Policy { history: History { batching: Batching::Packet(6), ..History::NONE }, ..policy(UserFlush::Invpcid) },

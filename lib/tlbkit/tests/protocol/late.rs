@@ -7,7 +7,7 @@ use std::rc::Rc;
 use tlbkit::sync::Ordering;
 use tlbkit::{CpuId, CpuSetUpkeep, Destroyed, Late, LazyReferences, Policy, Reason, Stride, VirtAddr};
 
-use crate::machine::{Delivery, Did, Fate, KERNEL, MODERN, Owner, USER, World, interrupted};
+use crate::machine::{Delivery, Did, Fate, KERNEL, MODERN, Owner, REFERENCES, USER, World, interrupted};
 use crate::misuse::complaint;
 
 /// Two CPUs run a space, and no interrupt arrives by itself.
@@ -265,7 +265,7 @@ fn a_cpu_that_was_not_brought_up_runs_no_space() {
 
 #[test]
 fn c_25_a_cpu_that_resumes_drops_the_reference_it_held_lazily() {
-    for lazy_references in [LazyReferences::Counted, LazyReferences::Awaited] {
+    for &lazy_references in REFERENCES.iter().filter(|&&one| one != LazyReferences::ShotDown) {
         let (world, space) = two(Policy { lazy_references, ..Policy::default() });
         world.delivery.set(Delivery::AtOnce);
         world.switch(0, world.space());

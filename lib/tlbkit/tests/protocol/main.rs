@@ -25,6 +25,7 @@ mod random;
 mod retire;
 mod sharers;
 mod spared;
+#[cfg(feature = "history")]
 mod stats;
 mod stress;
 mod tags;

@@ -9,11 +9,11 @@ use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use tlbkit::{
     Batching, Broadcast, Compare, CpuSetUpkeep, FamilyShift, Features, History, Isolation, KernelSet, LargePageWalk,
-    Lazy, LazyReferences, LocalFlush, PRESETS, Policy, RangeRule, Tags, UserFlush,
+    Lazy, LocalFlush, PRESETS, Policy, RangeRule, Tags, UserFlush,
 };
 use tlbkit_arch::SplitMix64;
 
-use crate::machine::{Delivery, KERNEL, MODERN, Owner, USER, World, root_of};
+use crate::machine::{Delivery, HAS_HISTORY, KERNEL, MODERN, Owner, REFERENCES, USER, World, root_of};
 
 const CPUS: usize = 3;
 
@@ -167,8 +167,6 @@ fn range() -> impl Strategy<Value = RangeRule> {
     ]
 }
 
-const REFERENCES: [LazyReferences; 3] = [LazyReferences::Awaited, LazyReferences::Counted, LazyReferences::ShotDown];
-
 prop_compose! {
     fn policies()(
         tags in tags(),
@@ -186,6 +184,11 @@ prop_compose! {
         kernel_set in prop::sample::select(vec![KernelSet::Unwritten, KernelSet::Written]),
     ) -> Policy {
         let history = History { batching, kernel_set, ..History::NONE };
+        let history = if HAS_HISTORY { history } else { History::NONE };
+        let range = match range {
+            RangeRule::FamilyShift(_) if !HAS_HISTORY => Policy::default().range,
+            range => range,
+        };
         Policy {
             tags, range, lazy, lazy_references, cpu_set, isolation, local_flush, history,
             ..Policy::default()

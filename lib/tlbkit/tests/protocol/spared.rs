@@ -234,6 +234,7 @@ fn a_move_to_a_shared_pcid_is_not_left_to_the_host() {
 
 /// Where each translation is flushed at once, every one of those flushes interrupts them.
 #[test]
+#[cfg_attr(not(feature = "history"), ignore = "older kernels alone do this")]
 fn c_23_walkers_are_interrupted_by_each_flush_of_a_gather() {
     let history = History { batching: Batching::None, ..History::NONE };
     let world = by_host_under(Policy { history, ..Policy::DEFAULT }, HostFlush::TranslationsAndPaths);

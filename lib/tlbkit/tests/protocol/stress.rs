@@ -1,8 +1,9 @@
 //! Four real threads that switch, idle, use and revoke: no page is used in a version that was revoked.
 
-use tlbkit::{Batching, CpuSetUpkeep, History, Lazy, Policy, Tags};
+use tlbkit::{CpuSetUpkeep, History, Lazy, Policy, Tags};
 use tlbkit_arch::SplitMix64;
 
+use crate::machine::BATCHINGS;
 use crate::machine::thread::{Machine, PAGES, Thread};
 
 const CPUS: usize = 4;
@@ -45,7 +46,7 @@ fn inv_6_four_threads_never_use_a_revoked_version() {
         base,
         Policy {
             cpu_set: CpuSetUpkeep::Trimmed { every: 4 },
-            history: History { batching: Batching::Packet(6), ..History::NONE },
+            history: History { batching: BATCHINGS[BATCHINGS.len() / 2], ..History::NONE },
             ..base
         },
         Policy { cpu_set: CpuSetUpkeep::Exact, lazy: Lazy::InterruptOnce, tags: Tags::RoundRobin(2), ..base },

@@ -11,8 +11,8 @@ use std::num::NonZeroU32;
 use std::ops::Deref;
 
 use tlbkit::sync::AtomicU64;
-use tlbkit::{AddressSpace, Cpu, CpuId, CpuState, CpuStats, Destroyed, Features, Hardware, Isolation, Late, Policy};
-use tlbkit::{Cr3, Pcid, Reason, Scope, Stride, Tlb, TlbGather, Translations, VirtAddr};
+use tlbkit::{AddressSpace, Batching, Cpu, CpuId, CpuState, CpuStats, Destroyed, Features, Hardware, Isolation, Late};
+use tlbkit::{Cr3, LazyReferences, Pcid, Policy, Reason, Scope, Stride, Tlb, TlbGather, Translations, VirtAddr};
 use tlbkit_arch::{Path, Translation};
 pub(crate) use tlbkit_testkit::{Delivery, Did, MODERN};
 use tlbkit_testkit::{Stepped, TestCpu, leak, words};
@@ -23,6 +23,17 @@ pub(crate) use memory::{Fate, KERNEL_ROOT, Memory, OWN_ROOT, Owner, root_of};
 /// First user and kernel addresses of the tests.
 pub(crate) const USER: u64 = 0x4000_0000;
 pub(crate) const KERNEL: u64 = 0xffff_8000_0000_0000;
+
+/// False in what a kernel links, whose tests leave out what older kernels did.
+pub(crate) const HAS_HISTORY: bool = cfg!(feature = "history");
+/// What this build has of each.
+pub(crate) const BATCHINGS: &[Batching] =
+    if HAS_HISTORY { &[Batching::None, Batching::Packet(6), Batching::Range] } else { &[Batching::Range] };
+pub(crate) const REFERENCES: &[LazyReferences] = if HAS_HISTORY {
+    &[LazyReferences::Awaited, LazyReferences::ShotDown, LazyReferences::Counted]
+} else {
+    &[LazyReferences::Awaited, LazyReferences::ShotDown]
+};
 
 /// Whether the program or the kernel executes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
