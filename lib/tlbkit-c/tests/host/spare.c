@@ -319,6 +319,7 @@ static void give_back_within(unsigned page, const struct tlbkit_reach *reach) {
                            TLBKIT_REASON_REMOVE_PTE));
     CHECK(tlbkit_gather_finish_within(&gather, 0, NULL) == TLBKIT_STATUS_NULL_POINTER);
     OK(tlbkit_gather_finish_within(&gather, 0, reach));
+    CHECK(tlbkit_gather_finish_within(&gather, 0, reach) == TLBKIT_STATUS_NOT_MADE);
 }
 
 static void a_flush_interrupts_those_that_have_hooked_the_table(void) {

@@ -1,5 +1,6 @@
 //! The page tables on a machine whose CPUs act when a test says so: one program, as each compiles the protocol anew.
 
+mod clean;
 mod common;
 mod directories;
 mod enter;
