@@ -172,13 +172,13 @@ pub(crate) struct Within<'l> {
 impl<S, F> TlbGather<'_, S, F> {
     /// Flushes as [`flush`](Self::flush) does, and interrupts only CPUs that `reach` names. The sharers of each table
     /// below which something was recorded have been added to it, after its last entry was changed; of a table that was
-    /// recorded itself, too.
+    /// recorded itself, too. If nothing was recorded, no sharers are known, and the flush goes to all.
     ///
     /// # Panics
     /// As [`flush`](Self::flush).
     pub fn flush_within<H: Hardware<Set = S>>(self, cpu: &Cpu<'_, '_, H>, reach: Reach) -> Flushed<F> {
         if self.has_work(cpu) {
-            cpu.shootdown_within(self.translations, &self.request(cpu), reach, self.reason());
+            cpu.shootdown_within(self.translations, &self.request(cpu), self.known(reach), self.reason());
         }
         self.into_flushed()
     }
@@ -195,12 +195,17 @@ impl<S, F> TlbGather<'_, S, F> {
         periods: &GracePeriods<'_>,
         reach: Reach,
     ) -> Retired<F> {
-        let request = self.request(cpu);
+        let (request, reach) = (self.request(cpu), self.known(reach));
         let space = cpu.space_within(self.translations, &request, reach).filter(|_| self.has_work(cpu));
         if space.is_some_and(|space| cpu.flush_alone(space, &request, reach)) {
             return Retired::of_nobody(self.into_flushed());
         }
         self.retire(cpu, periods)
+    }
+
+    /// `reach`, unless only frames are held, or all is to be flushed: nobody has added the sharers of what that was.
+    const fn known(&self, reach: Reach) -> Reach {
+        if self.is_empty() { Reach::EVERYBODY } else { reach }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Flushes below page tables whose sharers are known: whom they interrupt, and what they leave behind.
 
+use tlbkit::sync::AtomicU64;
 use tlbkit::{
     Broadcast, CpuId, Cr3, Directories, Event, Features, GracePeriods, Invpcid, IrqsOff, Isolation, PAGE_BYTES, Passed,
     PhysAddr, Policy, Reach, Reason, Scope, Sharers, Stride, TlbGather, Translations, VirtAddr,
@@ -253,6 +254,29 @@ fn c_23_who_interrupts_walkers_interrupts_all_that_run_the_space() {
     reach.add(&shared_by(&[0]));
     gather.flush_within(&world.cpu(0), reach).into_frames();
     assert_eq!(told(world), [1, 2, 3]);
+}
+
+/// Nothing was recorded, so no sharers have been added: it cannot be known what mapped the frame, or led to the table.
+#[test]
+fn inv_9_a_frame_without_a_page_comes_out_when_all_cpus_have_flushed() {
+    type Need = fn(&mut TlbGather<'static, &'static [AtomicU64], Vec<u64>>);
+    let needs: [Need; 3] = [|gather| gather.hold(7), TlbGather::flush_everything, TlbGather::tables_freed];
+    for need in needs {
+        let (world, space) = world(Policy::default());
+        let gather = || {
+            let mut gather = TlbGather::new(Translations::OfSpace(world.at(space)), Vec::new());
+            need(&mut gather);
+            gather
+        };
+        gather().flush_within(&world.cpu(0), Reach::NOBODY).into_frames();
+        assert_eq!(told(world), [1, 2, 3]);
+        let periods = GracePeriods::new(leak((0..FOUR_CPUS).map(|_| Passed::new())));
+        let mut reach = Reach::NOBODY;
+        reach.add(&shared_by(&[0]));
+        world.forget_logs();
+        let retired = gather().retire_within(&world.cpu(0), &periods, reach);
+        assert!(retired.try_now().is_err() || told(world) == [1, 2, 3]);
+    }
 }
 
 /// What CPU 0 alone can hold comes back when it has flushed; what another CPU or nobody knows of waits for that CPU.
