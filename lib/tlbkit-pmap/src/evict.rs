@@ -17,24 +17,24 @@ use crate::vm::Vm;
 use tlbkit::{Cpu, Hardware, Reason, TlbBatch};
 use tlbkit_arch::Pte;
 
-/// Frames that one eviction can hold.
-const MAX_FRAMES: usize = 64;
-
-/// Base pages of any number of spaces that are being evicted. Their content is lost, as with [`Vm::dontneed`].
+/// Base pages of any number of spaces that are being evicted, `FRAMES` of them at most. Their content is lost, as with
+/// [`Vm::dontneed`].
 #[must_use = "unless it is finished, frames leak and stale translations stay"]
-pub struct Eviction {
-    batch: TlbBatch<HeldFrames<MAX_FRAMES>>,
+pub struct Eviction<const FRAMES: usize = 64> {
+    batch: TlbBatch<HeldFrames<FRAMES>>,
     room: usize,
 }
 
 impl Eviction {
-    /// An empty eviction.
+    /// An empty eviction of 64 frames; [`Eviction::default`] makes one of any number.
     pub fn new() -> Self {
-        Self { batch: TlbBatch::new(HeldFrames::new()), room: MAX_FRAMES }
+        Self::default()
     }
+}
 
-    /// Unhooks the base pages of `vm` in the `pages` pages from `va` on, up to the capacity of 64 frames. Nothing is
-    /// flushed yet. A range that is not in the user half counts as empty.
+impl<const FRAMES: usize> Eviction<FRAMES> {
+    /// Unhooks the base pages of `vm` in the `pages` pages from `va` on, up to the capacity. Nothing is flushed yet. A
+    /// range that is not in the user half counts as empty.
     pub fn take<H: Hardware, M: Memory>(
         &mut self,
         cpu: &Cpu<'_, '_, H>,
@@ -80,8 +80,8 @@ impl Eviction {
     }
 }
 
-impl Default for Eviction {
+impl<const FRAMES: usize> Default for Eviction<FRAMES> {
     fn default() -> Self {
-        Self::new()
+        Self { batch: TlbBatch::new(HeldFrames::new()), room: FRAMES }
     }
 }

@@ -4,7 +4,7 @@ use tlbkit::Unaccessed;
 use tlbkit_pmap::{Access, Backing, Error, Fault, Memory, Protection, Region};
 use tlbkit_workloads::Task;
 use tlbkit_workloads::calls;
-use tlbkit_workloads::pattern::{PAGE_BYTES, file_pattern};
+use tlbkit_workloads::pattern::{MAPPED_FILE, PAGE_BYTES, file_pattern};
 
 use crate::counters::{self, Counter};
 use crate::machine::{self, protocol};
@@ -81,7 +81,8 @@ fn channel(number: u64) -> u32 {
     number as u32
 }
 
-fn map(process: &'static Process, pages: u64, backing: u64, protection_number: u64) -> u64 {
+/// The last word has the file above the protection.
+fn map(process: &'static Process, pages: u64, backing: u64, file_and_protection: u64) -> u64 {
     let backing = match backing {
         0 => Backing::AnonPrivate,
         1 => Backing::AnonShared,
@@ -93,9 +94,11 @@ fn map(process: &'static Process, pages: u64, backing: u64, protection_number: u
     } else {
         0
     };
-    let region = Region { first, ..calls::region(pages, backing, protection(protection_number)) };
+    let (file, protection) = ((file_and_protection >> 32) as u32, protection(file_and_protection & 0xffff_ffff));
+    let region = Region { first, file, ..calls::region(pages, backing, protection) };
     let first = done(process.vm().map_region(&machine::cpu(), region));
-    if backing == Backing::FilePrivate {
+    // Of the one file that all have: the others have memory enough.
+    if backing == Backing::FilePrivate && file == MAPPED_FILE {
         reclaim::mapped(process, first, pages);
     }
     first

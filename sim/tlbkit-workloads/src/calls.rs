@@ -9,7 +9,7 @@ use crate::pattern::MAPPED_FILE;
 /// How the page tables of a forked child are filled: both kernels of this repository map all memory.
 pub const CHILD_FILL: ChildFill = ChildFill::DirectMap;
 
-/// What [`Os::map`](crate::Os::map) asks the address space for. It names no file, so file mappings map [`MAPPED_FILE`].
+/// What [`Os::map`](crate::Os::map) asks the address space for: of files, [`MAPPED_FILE`].
 pub fn region(pages: u64, backing: Backing, protection: Protection) -> Region {
     Region { file: MAPPED_FILE, ..Region::new(pages, backing, protection) }
 }

@@ -3,6 +3,8 @@
 
 pub use tlbkit_pmap::{Backing, Protection};
 
+use crate::pattern::MAPPED_FILE;
+
 /// A counter that tasks block on, as eventfd: any task of the run may use any channel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Channel(pub u32);
@@ -40,12 +42,38 @@ impl Part {
     }
 }
 
+/// What a fault reads of a file beside the page that was asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ReadAhead {
+    /// Nothing: the next page that is asked for may be any.
+    Nothing,
+    /// What fault-around maps: pages are asked for in order.
+    FaultAround,
+}
+
+/// How much memory pages of files may take, and how they are read and reclaimed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FileLimit {
+    /// Pages of memory.
+    pub pages: u64,
+    /// Pages that are reclaimed with one flush.
+    pub batch: u64,
+    /// Pages that may wait for their flush, where the policy defers it.
+    pub held: u64,
+    /// What a fault reads.
+    pub read_ahead: ReadAhead,
+}
+
 /// The system calls and the memory of one task. Addresses are bytes; each page holds one checked word, at any offset.
 ///
 /// Independent accesses overlap as the machine allows; a dependent chain is said by [`Os::chase`].
 pub trait Os {
-    /// Maps `pages` base pages anywhere and returns the first address.
-    fn map(&self, pages: u64, backing: Backing, protection: Protection) -> u64;
+    /// Maps `pages` base pages anywhere, of the file `file` if the backing is one, and returns the first address.
+    fn map_file(&self, file: u32, pages: u64, backing: Backing, protection: Protection) -> u64;
+    /// Maps as [`map_file`](Self::map_file) does, the one file that all have.
+    fn map(&self, pages: u64, backing: Backing, protection: Protection) -> u64 {
+        self.map_file(MAPPED_FILE, pages, backing, protection)
+    }
     /// Removes the mappings of `pages` pages from `va` and frees what they alone held.
     fn unmap(&self, va: u64, pages: u64);
     /// Changes what the program may do with `pages` pages from `va`.
@@ -58,11 +86,9 @@ pub trait Os {
         self.dontneed(va, pages);
         self.compute(cycles);
     }
-
-    /// Lets pages of files take `pages` pages of memory at most from now on, of which `batch` are reclaimed with one
-    /// flush when they are all taken, or `held` where the policy defers that: for files that nobody writes, each mapped
-    /// from its first page on. A kernel that never reclaims has enough.
-    fn limit_file_pages(&self, _pages: u64, _batch: u64, _held: u64) {}
+    /// Limits the memory of files from now on: of files that nobody writes, each mapped from its first page on. A
+    /// kernel that never reclaims has enough.
+    fn limit_file_pages(&self, _limit: FileLimit) {}
     /// Loads the word of the page at `va`.
     fn read(&self, va: u64) -> u64;
     /// Stores the word of the page at `va`.

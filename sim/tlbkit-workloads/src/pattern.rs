@@ -8,7 +8,7 @@ pub const PAGE_BYTES: u64 = 4096;
 /// Pages that one last-level page table maps.
 pub(crate) const PAGES_OF_A_TABLE: u64 = 512;
 
-/// The file that every file-backed mapping maps from its first page on: `Os::map` names no file.
+/// The file that [`Os::map`] maps, from its first page on.
 pub const MAPPED_FILE: u32 = 0;
 
 /// The word that page `page` of file `file` holds; a kernel fills its file pages with it.

@@ -106,7 +106,7 @@ static WORKLOADS: &[NamedWorkload] = &[
     named("munmap1", "one thread maps, all threads write, it unmaps and times that alone; unit: mapping", || {
         Workload::Munmap1(Default::default())
     }),
-    named("reclaim", "threads look up pages of a file that does not fit into memory; unit: lookup", || {
+    named("reclaim", "threads, or processes, read pages of files that do not fit into memory; unit: lookup", || {
         Workload::Reclaim(Default::default())
     }),
     named(

@@ -95,8 +95,7 @@ impl Window {
 
     /// Transactions a second.
     fn net_rate(&self) -> f64 {
-        let begin = self.short.as_ref().map_or(0.0, |short| short.elapsed_seconds);
-        self.spent(&|outcome| outcome.score) / (self.long.elapsed_seconds - begin)
+        self.a_second(&|outcome| outcome.score)
     }
 }
 

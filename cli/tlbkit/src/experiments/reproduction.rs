@@ -256,6 +256,12 @@ impl Window {
     pub(super) fn spent(&self, of: &dyn Fn(&RunOutcome) -> u64) -> f64 {
         of(&self.long) as f64 - self.short.as_ref().map_or(0, of) as f64
     }
+
+    /// The same for each second between them.
+    pub(super) fn a_second(&self, of: &dyn Fn(&RunOutcome) -> u64) -> f64 {
+        let begin = self.short.as_ref().map_or(0.0, |short| short.elapsed_seconds);
+        self.spent(of) / (self.long.elapsed_seconds - begin)
+    }
 }
 
 /// Whether a setting of a file is the kernel's, and no field of the policy.

@@ -68,9 +68,11 @@ impl<'r> Runs<'r> {
         let parameter = reproduction.axis.map_or("threads", |axis| axis.parameter());
         let is_of_workload = reproduction.axis != Some(Axis::Guests);
         let of_workload = amount.iter().filter(|_| is_of_workload);
-        let settings: Vec<_> = of_workload.map(|amount| format!("{parameter}={amount}")).collect();
         let setup = &reproduction.experiment.setup;
-        let name = setup.policies[policy].workload.as_ref().unwrap_or(&setup.workload);
+        let choice = &setup.policies[policy];
+        let of_choice = choice.parameters.iter().map(|(key, value)| format!("{key}={value}"));
+        let settings: Vec<_> = of_workload.map(|amount| format!("{parameter}={amount}")).chain(of_choice).collect();
+        let name = choice.workload.as_ref().unwrap_or(&setup.workload);
         let whole = |outcomes: Vec<RunOutcome>| outcomes.into_iter().map(|long| Window { short: None, long }).collect();
         if let Some(plan) = &self.plan {
             let runs = (0..plan.runs).map(|index| plan.run(reproduction, name, &settings, policy, index));
@@ -186,6 +188,12 @@ impl<'r> Runs<'r> {
             }
             Measure::Walks => Ok(self.walks(window) * self.reproduction.number("run_length")? / 1e6),
             Measure::Interrupts => part(1.0, measure, window, &|outcome| outcome.ipis.received, &units),
+            Measure::InterruptRate => Ok(window.a_second(&|outcome| outcome.ipis.received)),
+            Measure::WindowRate => Ok(window.a_second(&units)),
+            Measure::Flushes => part(1.0, measure, window, &|outcome| outcome.flushes.flushes, &units),
+            Measure::InterruptsOfFlush => {
+                part(1.0, measure, window, &|outcome| outcome.ipis.received, &|outcome| outcome.flushes.flushes)
+            }
             Measure::Switches => part(1.0, measure, window, &|outcome| outcome.kernel.switches, &units),
             Measure::Idle => part(100.0, measure, window, &|outcome| outcome.cycles(Cause::Idle), &all),
             Measure::Shootdowns => share(&[Cause::FlushSend, Cause::FlushWait, Cause::Interrupt]),

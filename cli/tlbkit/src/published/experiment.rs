@@ -70,6 +70,9 @@ pub(crate) struct PolicyChoice {
     pub(crate) settings: BTreeMap<String, String>,
     /// What runs on this side, where it is not the workload of all.
     pub(crate) workload: Option<String>,
+    /// Parameters of the workload that are the kernel's on this side, in place of the set-up's.
+    #[serde(default)]
+    pub(crate) parameters: BTreeMap<String, u64>,
 }
 
 /// What has to run.

@@ -3,7 +3,7 @@
 use core::cell::Cell;
 
 use tlbkit_workloads::calls::TaskRandom;
-use tlbkit_workloads::os::{Backing, Channel, Os, Part, Protection, TaskId};
+use tlbkit_workloads::os::{Backing, Channel, FileLimit, Os, Part, Protection, TaskId};
 use tlbkit_workloads::{Task, Workload, pattern::PAGE_BYTES};
 
 use super::call::{Call, call};
@@ -27,8 +27,8 @@ const fn word(va: u64) -> *mut u64 {
 }
 
 impl Os for Program {
-    fn map(&self, pages: u64, backing: Backing, protection: Protection) -> u64 {
-        call(Call::Map, pages, backing as u64, protection as u64)
+    fn map_file(&self, file: u32, pages: u64, backing: Backing, protection: Protection) -> u64 {
+        call(Call::Map, pages, backing as u64, u64::from(file) << 32 | protection as u64)
     }
 
     fn unmap(&self, va: u64, pages: u64) {
@@ -106,8 +106,8 @@ impl Os for Program {
         call(Call::ReadFile, u64::from(file), pages, 0);
     }
 
-    fn limit_file_pages(&self, pages: u64, batch: u64, held: u64) {
-        call(Call::LimitFilePages, pages, batch, held);
+    fn limit_file_pages(&self, limit: FileLimit) {
+        call(Call::LimitFilePages, limit.pages, limit.batch, limit.held);
     }
 
     fn count(&self, units: u64) {

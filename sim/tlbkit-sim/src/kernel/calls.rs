@@ -4,7 +4,7 @@ use tlbkit::{Cpu, PAGE_BYTES, Unmapping};
 use tlbkit_pmap::{Region, USER_END, Withdrawal};
 use tlbkit_workloads::Task as Program;
 use tlbkit_workloads::calls::{self, TaskRandom};
-use tlbkit_workloads::os::{Backing, Channel, Os, Part, Protection, TaskId, WorkTime};
+use tlbkit_workloads::os::{Backing, Channel, FileLimit, Os, Part, Protection, TaskId, WorkTime};
 
 use super::TaskIndex;
 use super::held_locks::HeldLocks;
@@ -195,10 +195,10 @@ impl Calls {
 }
 
 impl Os for Calls {
-    fn map(&self, pages: u64, backing: Backing, protection: Protection) -> u64 {
+    fn map_file(&self, file: u32, pages: u64, backing: Backing, protection: Protection) -> u64 {
         let is_apart = self.machine.with_cpu(self.machine.cpu(), |cpu| self.process.vm.has_directories(cpu.hardware()));
         let first = if is_apart { calls::address_apart(self.me) } else { 0 };
-        let region = Region { first, ..calls::region(pages, backing, protection) };
+        let region = Region { first, file, ..calls::region(pages, backing, protection) };
         self.call_holding(LockWanted::MmapWrite, |_, held| {
             let mapped = self.machine.with_cpu(self.machine.cpu(), |cpu| self.process.vm.map_region(&cpu, region));
             let first = self.expect(mapped);
@@ -208,7 +208,7 @@ impl Os for Calls {
                 held.write_vmas_of(first, pages);
             }
             if backing == Backing::FilePrivate && self.kernel.reclaimer.is_limited() {
-                self.kernel.reclaimer.mapped(self.process, first, pages);
+                self.kernel.reclaimer.mapped(self.process, file, first, pages);
             }
             first
         })
@@ -224,8 +224,8 @@ impl Os for Calls {
         }));
     }
 
-    fn limit_file_pages(&self, pages: u64, batch: u64, held: u64) {
-        self.call(|kernel| kernel.reclaimer.limit(pages, batch, held));
+    fn limit_file_pages(&self, limit: FileLimit) {
+        self.call(|kernel| kernel.reclaimer.limit(limit));
     }
 
     fn protect(&self, va: u64, pages: u64, protection: Protection) {

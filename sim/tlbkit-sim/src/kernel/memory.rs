@@ -204,7 +204,7 @@ impl Memory for KernelMemory {
     }
 
     fn fault_around(&self) -> u64 {
-        // Only pages that are in memory are mapped around, and where it is short there is no telling which are.
-        if self.0.reclaimer.is_limited() { 1 } else { self.0.settings.fault_around }
+        // Only pages that are in memory are mapped around, and where it is short those are that are read ahead.
+        self.0.reclaimer.pages_of_fault(self.0.settings.fault_around)
     }
 }

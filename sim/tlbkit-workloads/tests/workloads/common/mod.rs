@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 
 use tlbkit_arch::SplitMix64;
 use tlbkit_workloads::os::{Backing, Channel, Protection, TaskId};
-use tlbkit_workloads::pattern::{MAPPED_FILE, PAGE_BYTES, file_pattern};
+use tlbkit_workloads::pattern::{PAGE_BYTES, file_pattern};
 use tlbkit_workloads::{Os, Part, Task, Workload};
 
 /// The flush that the kernel forgets.
@@ -47,6 +47,7 @@ pub(crate) enum Op {
 
 struct Region {
     base: u64,
+    file: u32,
     backing: Backing,
     protection: Protection,
 }
@@ -167,13 +168,13 @@ impl Space {
         let region = self.regions.get(&page).filter(|region| region.protection != Protection::None)?;
         let fresh = match region.backing {
             Backing::AnonPrivate | Backing::AnonShared => 0,
-            Backing::FilePrivate | Backing::FileShared => file_pattern(MAPPED_FILE, page - region.base),
+            Backing::FilePrivate | Backing::FileShared => file_pattern(region.file, page - region.base),
         };
         Some(*self.words.get(&page).unwrap_or(&fresh))
     }
 
     fn copy(&self) -> Self {
-        let region = |r: &Region| Region { base: r.base, backing: r.backing, protection: r.protection };
+        let region = |r: &Region| Region { base: r.base, file: r.file, backing: r.backing, protection: r.protection };
         Self {
             regions: self.regions.iter().map(|(page, r)| (*page, region(r))).collect(),
             words: self.words.clone(),
@@ -184,13 +185,13 @@ impl Space {
 }
 
 impl Os for Fake {
-    fn map(&self, pages: u64, backing: Backing, protection: Protection) -> u64 {
+    fn map_file(&self, file: u32, pages: u64, backing: Backing, protection: Protection) -> u64 {
         assert!(pages > 0, "an empty mapping");
         self.note(Op::Map(pages));
         self.in_space(|space| {
             let base = space.place(pages);
             for page in base..base + pages {
-                space.regions.insert(page, Region { base, backing, protection });
+                space.regions.insert(page, Region { base, file, backing, protection });
             }
             base * PAGE_BYTES
         })
