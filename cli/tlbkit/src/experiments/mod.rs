@@ -41,7 +41,7 @@ macro_rules! registered {
 
 /// All published results, in the order of their documents. This is the one place that names them: a name without its
 /// file does not compile.
-pub(crate) const ALL: [Registered; 25] = [
+pub(crate) const ALL: [Registered; 27] = [
     registered!(pcid),
     registered!(lazy by lazy),
     registered!(batch by batch),
@@ -67,6 +67,8 @@ pub(crate) const ALL: [Registered; 25] = [
     registered!(isolated),
     registered!(entry),
     registered!(latr),
+    registered!(luf),
+    registered!(reclaim),
 ];
 
 impl Registered {
