@@ -323,6 +323,23 @@ fn a_page_of_a_shared_file_takes_one_flush_and_its_window_one_fault_more() {
     assert!((0.99..1.01).contains(&(faults / (17.0 / 32.0))), "{faults}");
 }
 
+/// Two processes on one CPU read 128 pages each, 16 with a fault, into a memory of 32: the first two faults find it
+/// free, and each of the 14 others needs room for 16 pages. What the first process leaves behind, 32 pages, nobody maps.
+#[test]
+fn one_flush_covers_a_batch_of_reclaimed_pages() {
+    let machine = server();
+    let outcome = |batch| {
+        let mut workload = workload("reclaim");
+        let settings = ["processes=1", "threads=2", "pages=64", "fit=32", "reads=1", "rounds=128", batch];
+        settings.iter().for_each(|setting| workload.set(setting).unwrap());
+        let kernel = KernelSettings { fault_around: 16, ..KernelSettings::default() };
+        execute(&Run { kernel, cpus: 1, ..Run::new(&machine, policy("linux-4.13"), workload) })
+    };
+    let (each, both) = (outcome("batch=1"), outcome("batch=32"));
+    assert_eq!([each.score, both.score, each.kernel.faults, both.kernel.faults], [256, 256, 16, 16]);
+    assert_eq!(each.flushes.flushes - both.flushes.flushes, (14 * 16 - 32) - (7 - 1));
+}
+
 #[test]
 fn a_timed_run_of_many_cpus_ends_however_long_its_tasks_take_to_end() {
     let machine = server();
