@@ -8,7 +8,6 @@ use crate::gather::MmuGather;
 use crate::lock::{SpinGuard, SpinLock};
 use crate::memory::Memory;
 use crate::pmap::Pmap;
-use tlbkit::sync::{AtomicU64, Ordering};
 use tlbkit::{AddressSpace, Cpu, Foreign, Hardware, Reason, Scope};
 
 /// The window: the first address of the alternate recursive mapping, which occupies one top-level entry of the kernel
@@ -18,7 +17,6 @@ const WINDOW: (u64, u64) = (0xffff_ff00_0000_0000, 1 << 27);
 /// The only window of the machine. Moving it makes the translations of it stale on every CPU.
 pub(crate) struct Window {
     lock: SpinLock,
-    target: AtomicU64,
 }
 
 /// What the CPU ran before it accessed foreign tables, and returns to.
@@ -33,12 +31,12 @@ pub(crate) enum Home<'s, S> {
 #[must_use]
 pub(crate) struct Reach<'w, 's, S> {
     home: Option<Home<'s, S>>,
-    window: Option<(&'w Window, SpinGuard<'w>)>,
+    window: Option<SpinGuard<'w>>,
 }
 
 impl Window {
     pub(crate) fn new() -> Self {
-        Self { lock: SpinLock::new(), target: AtomicU64::new(0) }
+        Self { lock: SpinLock::new() }
     }
 
     /// Makes the tables of `pmap` accessible.
@@ -56,30 +54,27 @@ impl Window {
                 Reach { home: Some(home), window: None }
             }
             Foreign::Window => {
-                let guard = self.lock.lock(cpu.hardware());
-                // Relaxed: the lock of the window orders it. The window was empty, so no CPU has translations of it.
-                self.target.store(pmap.space().root().0, Ordering::Relaxed);
-                Reach { home: None, window: Some((self, guard)) }
+                // It was emptied after its last use, so no CPU has translations of it.
+                Reach { home: None, window: Some(self.lock.lock(cpu.hardware())) }
             }
         }
     }
+}
 
-    /// Empties the window and flushes it on every CPU, after each use, as NetBSD did about 5.0.
-    fn empty<H: Hardware>(&self, cpu: &Cpu<'_, '_, H>, mem: &impl Memory) {
-        // Relaxed: the lock of the window orders it.
-        self.target.store(0, Ordering::Relaxed);
-        let mut gather = MmuGather::<H, _, 0>::of_kernel(cpu, mem);
-        gather.range(WINDOW.0, WINDOW.1, Scope::NonGlobal, Reason::ForeignTables);
-        gather.finish();
-    }
+/// Flushes the window on every CPU, after each use, as NetBSD did about 5.0.
+fn flush_window<H: Hardware>(cpu: &Cpu<'_, '_, H>, mem: &impl Memory) {
+    let mut gather = MmuGather::<H, _, 0>::of_kernel(cpu, mem);
+    gather.range(WINDOW.0, WINDOW.1, Scope::NonGlobal, Reason::ForeignTables);
+    gather.finish();
 }
 
 impl<S> Reach<'_, '_, S> {
     /// Returns to what the CPU ran before.
     pub(crate) fn leave<H: Hardware<Set = S>>(self, cpu: &Cpu<'_, '_, H>, mem: &impl Memory) {
-        if let Some((window, _guard)) = self.window {
-            window.empty(cpu, mem);
+        if self.window.is_some() {
+            flush_window(cpu, mem);
         }
+        drop(self.window);
         cpu.hardware().with_irqs_off(|irqs| match self.home {
             None => {}
             Some(Home::Nowhere) => cpu.enter_lazy(irqs),

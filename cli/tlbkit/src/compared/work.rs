@@ -1,5 +1,6 @@
 //! All that one command executes, and what has come out of it when it ends or is interrupted.
 
+use std::collections::BTreeMap;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,6 +19,8 @@ use crate::spec::{Point, RunSpec};
 /// Runs, setting by setting: in each all seeds of the first policy, then of the next.
 pub(crate) struct Work {
     runs: Vec<RunSpec>,
+    /// For each run the first one that is written down alike: of such runs one is made.
+    firsts: Vec<usize>,
     /// Runs of each policy in a setting.
     seeds: usize,
 }
@@ -33,7 +36,9 @@ pub(crate) struct Finished {
 impl Work {
     /// The work of `runs`, at least one, of which each policy has `seeds` in each setting.
     pub(crate) fn new(runs: Vec<RunSpec>, seeds: u16) -> Self {
-        Self { runs, seeds: seeds.into() }
+        let mut known = BTreeMap::new();
+        let first = |(run, spec): (usize, &RunSpec)| *known.entry(format!("{:?}", spec.point)).or_insert(run);
+        Self { firsts: runs.iter().enumerate().map(first).collect(), runs, seeds: seeds.into() }
     }
 
     /// Executes the runs of a shard until they are done, or until somebody wants the command to end. What is kept is
@@ -49,6 +54,7 @@ impl Work {
             }
             left.retain(|&run| outcomes[run].is_none());
         }
+        left.retain(|&run| work.firsts[run] == run);
         left.sort_by_key(|&run| run % work.seeds);
         let jobs = left.len();
         let clocks = Clocks::new(&work.runs);
@@ -69,6 +75,7 @@ impl Work {
             bar.inc(1);
             Ok(())
         });
+        (0..outcomes.len()).for_each(|run| outcomes[run] = outcomes[work.firsts[run]].clone());
         bar.finish_and_clear();
         ended.map(|_| Finished { work, outcomes, run_now })
     }
@@ -77,8 +84,8 @@ impl Work {
 impl Finished {
     /// A row for each run that was done.
     fn rows(&self) -> Result<Vec<Value>> {
-        let done = self.work.runs.iter().zip(&self.outcomes);
-        done.filter_map(|(run, outcome)| Some(run.row(outcome.as_ref()?))).collect()
+        let done = self.outcomes.iter().enumerate().filter(|(run, _)| self.work.firsts[*run] == *run);
+        done.filter_map(|(run, outcome)| Some(self.work.runs[run].row(outcome.as_ref()?))).collect()
     }
 
     /// For a program: a row for each run that was done; where there are several seeds the means of each setting, each

@@ -226,6 +226,7 @@ impl Os for Calls {
 
     fn limit_file_pages(&self, limit: FileLimit) {
         self.call(|kernel| kernel.reclaimer.limit(limit));
+        self.machine.begin_reclaim();
     }
 
     fn protect(&self, va: u64, pages: u64, protection: Protection) {

@@ -78,6 +78,7 @@ pub(crate) struct Multiprocessor {
     pub(super) lines: RefCell<Lines>,
     pub(super) tlb: Tlb<'static>,
     periods: GracePeriods<'static>,
+    is_reclaiming: Cell<bool>,
     pub(super) flush_handler: FlushHandler,
     pub(super) observer: Observer,
     pub(super) defect: DefectCounter,
@@ -147,6 +148,7 @@ impl Multiprocessor {
             lines: RefCell::new(Lines::new(costs.lines, topology, cpus)),
             tlb,
             periods,
+            is_reclaiming: Cell::new(false),
             flush_handler,
             observer: Observer::new(cpus, sample_cycles),
             defect: DefectCounter::new(defect),
@@ -249,10 +251,15 @@ impl Multiprocessor {
         }
     }
 
+    /// The kernel reclaims from now on.
+    pub(crate) fn begin_reclaim(&self) {
+        self.is_reclaiming.set(true);
+    }
+
     /// The running CPU, whose interrupts are off, has just flushed because it was asked to: it has flushed what is
-    /// deferred, too.
+    /// deferred, too. A kernel that has reclaimed nothing has nothing deferred.
     pub(crate) fn pass_after_answer(&'static self) {
-        if self.tlb.policy().reclaim == Reclaim::AtReuse {
+        if self.is_reclaiming.get() && self.tlb.policy().reclaim == Reclaim::AtReuse {
             self.with_cpu(self.cpu(), |handle| self.periods.pass(&handle, &IrqsOff::assume()));
         }
     }
