@@ -387,7 +387,7 @@ fn designs_stand_beside_linux_in_one_table_and_one_picture() {
     let means = rows.lines().filter(|row| row.contains("\"means_of\":\"latr\"")).count();
     // luf has no rows: its runs are those of tlbkit.
     assert_eq!((rows.lines().count(), means), (2 * 2 * (7 * (2 + 1) + 1), 4), "{rows}");
-    assert_eq!(said.matches("| as tlbkit ").count(), 4, "{said}");
+    assert_eq!(said.matches(" as tlbkit |").count(), 4, "{said}");
     for (line, wrong) in [
         ("designs --cpus 8,2", "tlbkit: --cpus: each number once, the smallest first\n"),
         ("designs madvise --cpus 2", "tlbkit: no workload madvise; did you mean madvise1? see tlbkit list workloads\n"),

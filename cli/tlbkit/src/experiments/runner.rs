@@ -70,7 +70,10 @@ impl<'r> Runs<'r> {
         let of_workload = amount.iter().filter(|_| is_of_workload);
         let setup = &reproduction.experiment.setup;
         let choice = &setup.policies[policy];
-        let of_choice = choice.parameters.iter().map(|(key, value)| format!("{key}={value}"));
+        let of_choice = choice.parameters.iter().filter_map(|(key, parameter)| match parameter.value {
+            Value::Number(number) => Some(format!("{key}={number}")),
+            Value::Text(_) => None,
+        });
         let settings: Vec<_> = of_workload.map(|amount| format!("{parameter}={amount}")).chain(of_choice).collect();
         let name = choice.workload.as_ref().unwrap_or(&setup.workload);
         let whole = |outcomes: Vec<RunOutcome>| outcomes.into_iter().map(|long| Window { short: None, long }).collect();

@@ -72,7 +72,7 @@ pub(crate) struct PolicyChoice {
     pub(crate) workload: Option<String>,
     /// Parameters of the workload that are the kernel's on this side, in place of the set-up's.
     #[serde(default)]
-    pub(crate) parameters: BTreeMap<String, u64>,
+    pub(crate) parameters: BTreeMap<String, Parameter>,
 }
 
 /// What has to run.

@@ -28,6 +28,14 @@ const BASE_SHIFT: u8 = 12;
 /// The most pages that one flush covers.
 const MOST_PAGES: usize = 512;
 
+/// A private mapping of a file, from its first page on: where it begins, and its pages.
+#[derive(Clone, Copy)]
+struct FileMap {
+    process: &'static Process,
+    va: u64,
+    pages: u64,
+}
+
 /// What of the files is in memory, where that is limited.
 #[derive(Default)]
 pub(super) struct Reclaimer {
@@ -37,8 +45,8 @@ pub(super) struct Reclaimer {
     used: Cell<u64>,
     /// Those in memory, the one that was read first at the front.
     order: RefCell<VecDeque<FilePage>>,
-    /// Where private mappings of each file lie: the process, the first address, pages.
-    maps: RefCell<BTreeMap<u32, Vec<(&'static Process, u64, u64)>>>,
+    /// Where private mappings of each file lie.
+    maps: RefCell<BTreeMap<u32, Vec<FileMap>>>,
     /// Batches that were not flushed, the oldest first, with the pages that come free with each.
     held: RefCell<VecDeque<(Deferred<Vec<Frame>>, u64)>>,
 }
@@ -61,13 +69,13 @@ impl Reclaimer {
 
     /// The process maps the file privately in `pages` pages from `va` on, from the first page of the file.
     pub(super) fn mapped(&self, process: &'static Process, file: u32, va: u64, pages: u64) {
-        self.maps.borrow_mut().entry(file).or_default().push((process, va, pages));
+        self.maps.borrow_mut().entry(file).or_default().push(FileMap { process, va, pages });
     }
 
     /// The process ends, or maps other pages at `va`.
     pub(super) fn unmapped(&self, process: &'static Process, va: Option<u64>) {
-        let is_other = |of: &'static Process, first| !std::ptr::eq(of, process) || va.is_some_and(|va| va != first);
-        self.maps.borrow_mut().values_mut().for_each(|maps| maps.retain(|&(of, first, _)| is_other(of, first)));
+        let is_other = |map: &FileMap| !std::ptr::eq(map.process, process) || va.is_some_and(|va| va != map.va);
+        self.maps.borrow_mut().values_mut().for_each(|maps| maps.retain(is_other));
     }
 
     /// The page was read into memory.
@@ -80,9 +88,8 @@ impl Reclaimer {
     fn for_each_map(&self, page: FilePage, mut f: impl FnMut(&'static Process, u64)) {
         let mut next = 0;
         loop {
-            let Some(&(process, va, pages)) = self.maps.borrow().get(&page.0).and_then(|maps| maps.get(next)) else {
-                return;
-            };
+            let map = self.maps.borrow().get(&page.0).and_then(|maps| maps.get(next).copied());
+            let Some(FileMap { process, va, pages }) = map else { return };
             next += 1;
             if page.1 < pages {
                 f(process, va + page.1 * PAGE_BYTES);

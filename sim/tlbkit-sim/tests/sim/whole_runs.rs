@@ -324,7 +324,7 @@ fn a_page_of_a_shared_file_takes_one_flush_and_its_window_one_fault_more() {
 }
 
 /// Two processes on one CPU read 128 pages each, 16 with a fault, into a memory of 32: the first two faults find it
-/// free, and each of the 14 others needs room for 16 pages. What the first process leaves behind, 32 pages, nobody maps.
+/// free, and each of the 14 others needs room for 16 pages. What the first one leaves behind, 32 pages, nobody maps.
 #[test]
 fn one_flush_covers_a_batch_of_reclaimed_pages() {
     let machine = server();

@@ -247,7 +247,7 @@ fn conclude(report: &Report, arguments: &ReproduceArguments, format: Format) -> 
         }
         say!("report: {}", arguments.file().display());
         if arguments.ids.is_empty() && !arguments.all {
-            say!("twenty more results, which say where the simulator may be trusted: tlbkit reproduce --all");
+            say!("22 more results, which say where the simulator may be trusted: tlbkit reproduce --all");
         }
     }
     if tally.changed == 0 { Ending::AsExpected } else { Ending::NotAsExpected }
