@@ -84,8 +84,8 @@ impl Work {
 impl Finished {
     /// A row for each run that was done.
     fn rows(&self) -> Result<Vec<Value>> {
-        let done = self.outcomes.iter().enumerate().filter(|(run, _)| self.work.firsts[*run] == *run);
-        done.filter_map(|(run, outcome)| Some(self.work.runs[run].row(outcome.as_ref()?))).collect()
+        let done = self.work.runs.iter().zip(&self.outcomes);
+        done.filter_map(|(run, outcome)| Some(run.row(outcome.as_ref()?))).collect()
     }
 
     /// For a program: a row for each run that was done; where there are several seeds the means of each setting, each
