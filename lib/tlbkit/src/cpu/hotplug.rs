@@ -50,11 +50,11 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// waits for their responders, which must be able to take an interrupt.
     pub fn bring_up(&self, irqs: &IrqsOff) {
         self.assert_here();
+        if self.hardware.kernel_flushes() == KernelFlushes::AtEntry {
+            self.state.deferral.finish(); // one that was stopped in user mode has not entered, and is about to answer
+        }
         self.end_requests();
         self.state.kernel_pcid_stale.set(1);
-        if self.hardware.kernel_flushes() == KernelFlushes::AtEntry {
-            self.state.deferral.finish(); // one that was stopped in user mode has not entered by itself
-        }
         if !self.presence().is_absent() {
             self.load_kernel(irqs); // resume: what is owed to the space that was loaded is still owed
         }

@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tlbkit::sync::Ordering;
-use tlbkit::{CpuId, CpuSetUpkeep, Event, Pcid, Policy, Stride, Tags, VirtAddr};
+use tlbkit::{CpuId, CpuSetUpkeep, Event, KernelFlushes, Pcid, Policy, Stride, Tags, VirtAddr};
 use tlbkit_arch::{Path, Translation};
 
 use crate::machine::{Delivery, Did, KERNEL, MODERN, Owner, USER, World, cr3s};
@@ -86,6 +86,19 @@ fn inv_7_a_cpu_answers_what_it_was_asked_before_it_is_offline() {
     world.delivery.set(Delivery::Queued);
     ask_second_cpu(world, KERNEL);
     world.offline(1);
+    assert!(world.log(1).contains(&Did::Event(Event::AnswerEnd(CpuId(0)))));
+}
+
+/// It restarts out of user mode, by a watchdog for instance, and nobody has declared it stopped.
+#[test]
+fn a_cpu_that_was_not_to_be_disturbed_ends_what_it_had_asked_when_it_restarts() {
+    let world = World::new(Policy::default(), 2);
+    world.cpus.iter().for_each(|core| core.kernel_flushes.set(KernelFlushes::AtEntry));
+    world.map_kernel(KERNEL);
+    world.delivery.set(Delivery::Queued);
+    ask_second_cpu(world, KERNEL);
+    world.quiet(0, |cpu, irqs| cpu.defer_kernel_flushes(irqs));
+    world.bring_up(0);
     assert!(world.log(1).contains(&Did::Event(Event::AnswerEnd(CpuId(0)))));
 }
 
