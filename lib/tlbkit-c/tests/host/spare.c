@@ -2,6 +2,8 @@
 // and INVLPGB reaches all. CPUs that are not waited for until they have flushed. A machine without a host and INVLPGB
 // behaves as ever.
 
+#include <string.h>
+
 #include "machine.h"
 #include "use.h"
 
@@ -266,6 +268,7 @@ static void what_is_deferred_comes_back_when_it_is_needed(void) {
     all_run_a(&hardware);
     CHECK(tlbkit_grace_periods_init(&periods, &machine, passed, CPUS - 1) == TLBKIT_STATUS_TOO_SMALL);
     CHECK(tlbkit_grace_periods_init(&periods, &machine, NULL, CPUS) == TLBKIT_STATUS_NULL_POINTER);
+    memset(passed, 0x5a, sizeof passed); // what is in a kernel's memory before
     OK(tlbkit_grace_periods_init(&periods, &machine, passed, CPUS));
     released = 0;
     take(&first, arrays[0], 2);
