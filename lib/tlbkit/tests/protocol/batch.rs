@@ -71,6 +71,7 @@ fn periods(cpus: usize) -> GracePeriods<'static> {
     GracePeriods::new(leak((0..cpus).map(|_| Passed::new())))
 }
 
+/// Where CPUs 1 and 3 share a bit, it is clear when both have passed.
 #[test]
 fn inv_6_a_deferred_batch_interrupts_the_cpus_that_have_not_passed_since() {
     let (world, periods) = (world(4), periods(4));
@@ -83,7 +84,8 @@ fn inv_6_a_deferred_batch_interrupts_the_cpus_that_have_not_passed_since() {
     assert!(is_flushed_whole(world, 1), "to pass is to flush");
     world.enter_kernel(0);
     let freed = deferred.flush(&world.cpu(0), &periods, Reason::RemovePte).into_frames();
-    assert_eq!(interrupted(&world.log(0)), [2], "CPU 1 has passed since, CPU 2 before, CPU 3 runs another space");
+    let expected: &[u32] = if cfg!(narrow_sets) { &[1, 2] } else { &[2] };
+    assert_eq!(interrupted(&world.log(0)), expected, "CPU 1 has passed since, CPU 2 before, CPU 3 runs another space");
     world.memory.borrow_mut().free(&freed);
     world.audit();
 }
