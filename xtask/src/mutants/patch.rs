@@ -63,10 +63,11 @@ impl Patch {
         }
     }
 
-    /// Whether nothing may stand in the functions that it changes but what they have to do: its judge looks at their
-    /// instructions.
+    /// Whether it is built by itself: its judge looks at the instructions of the functions that it changes, so nothing
+    /// else may stand in them, or asks what a kernel links, while other judges want more features.
     pub(super) fn is_alone(&self) -> bool {
-        matches!(&self.judge, Judge::Test(witness) if witness.tests == "tlbkit-x86 --test bytes")
+        let is_alone = |tests: &str| matches!(tests, "tlbkit-x86 --test bytes" | "tlbkit --test protocol");
+        matches!(&self.judge, Judge::Test(witness) if is_alone(&witness.tests))
     }
 }
 
