@@ -66,7 +66,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
             return;
         };
         let is_running = self.presence() == Presence::running(space.id);
-        if responders >= cpus && is_running && !request.needs(Needs::ANSWER) {
+        if responders >= cpus.max(1) && is_running && !request.needs(Needs::ANSWER) {
             self.share_pcid(space);
         }
     }

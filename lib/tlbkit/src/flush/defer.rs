@@ -52,7 +52,8 @@ use crate::hardware::Hardware;
 use crate::policy::Reason;
 
 /// A batch that was closed, and whose frames nobody needs yet. One that is dropped keeps its frames for ever: a leak,
-/// not a use-after-free (INV-9). The stamp of a kernel that keeps its frames elsewhere is a `Deferred<()>`.
+/// not a use-after-free (INV-9). The stamp of a kernel that keeps its frames elsewhere is a `Deferred<()>`, which
+/// cannot be [folded](Self::fold).
 #[must_use = "a batch that is not flushed leaks its frames, and makes other flushes do more than they need"]
 pub struct Deferred<F> {
     batch: TlbBatch<F>,

@@ -122,7 +122,7 @@ pub enum Broadcast {
     /// ([`Cpu::share_pcid`](crate::Cpu::share_pcid)). The move takes about as long as that flush, so by then a space
     /// has paid at least half of what the best choice would have cost it.
     From {
-        /// Other CPUs.
+        /// Other CPUs; 0 counts as 1.
         cpus: u32,
     },
 }

@@ -4,8 +4,9 @@ use std::cell::Cell;
 
 use tlbkit::sync::Ordering;
 use tlbkit::{
-    Broadcast, Compare, CpuId, Cr3, Destroyed, Features, Invlpgb, Invpcid, Isolation, LazyReferences, Pcid, PhysAddr,
-    Policy, RangeRule, Reach, Reason, Scope, Sharers, Stride, Tables, TlbBatch, TlbGather, Translations, VirtAddr,
+    Broadcast, Compare, Cpu, CpuId, Cr3, Destroyed, Features, Invlpgb, Invpcid, Isolation, LazyReferences, Pcid,
+    PhysAddr, Policy, RangeRule, Reach, Reason, Scope, Sharers, Stride, Tables, TlbBatch, TlbGather, Translations,
+    VirtAddr,
 };
 
 use crate::machine::{Did, KERNEL, KERNEL_ROOT, MODERN, Owner, REFERENCES, USER, World, cr3s, root_of};
@@ -80,6 +81,22 @@ fn a_space_moves_once_a_flush_interrupts_as_many_cpus_as_the_policy_says() {
         let in_shared = |cpu: usize| world.cpus[cpu].cr3.get().pcid() == SHARED;
         assert!((0..cpus).all(|cpu| in_shared(cpu) == moves), "{cpus} CPUs");
     }
+}
+
+/// Interrupts may be off where a flush has nobody to wait for, and a move has.
+#[test]
+fn inv_7_a_flush_that_interrupts_nobody_moves_no_space() {
+    let world = World::with_broadcast(Policy { broadcast: Broadcast::From { cpus: 0 }, ..POLICY }, &[MODERN; 2], 8);
+    let space = world.space();
+    world.map(space, USER);
+    (0..2).for_each(|cpu| world.switch(cpu, space));
+    world.switch(1, world.space());
+    let flush = |cpu: Cpu<'_, '_, _>| {
+        cpu.flush_range(world.at(space), VirtAddr(USER), 1, Stride::Page4K, Reason::WriteProtect);
+    };
+    world.quiet(0, |cpu, _irqs| flush(cpu));
+    flush(world.cpu(0));
+    assert_ne!(world.cpus[0].cr3.get().pcid(), SHARED);
 }
 
 #[test]

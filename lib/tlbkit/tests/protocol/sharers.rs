@@ -190,7 +190,7 @@ fn inv_4_a_cpu_that_was_passed_by_flushes_everything_with_all_others() {
     assert_eq!((invlpgs(&log), cr3s(&log)), (vec![], vec![Cr3::flushing(world.at(space).root(), loaded.pcid())]));
 }
 
-/// A machine that says of no CPU that it has tables of its own.
+/// A machine on which no CPU has page tables of its own.
 #[test]
 fn inv_6_where_all_cpus_walk_the_same_tables_all_are_interrupted() {
     let (world, space) = world(Policy::default());
