@@ -4,7 +4,7 @@ use tlbkit::Unaccessed;
 use tlbkit_pmap::{Access, Backing, Error, Fault, Memory, Protection, Region};
 use tlbkit_workloads::Task;
 use tlbkit_workloads::calls;
-use tlbkit_workloads::pattern::{MAPPED_FILE, PAGE_BYTES, file_pattern};
+use tlbkit_workloads::pattern::{PAGE_BYTES, file_pattern};
 
 use crate::counters::{self, Counter};
 use crate::machine::{self, protocol};
@@ -31,7 +31,7 @@ fn carry_out(call: Call, [first, second, third]: [u64; 3]) -> u64 {
             done(process::unmap(process, first, second));
         }
         Call::Protect => done(process.vm().protect(&machine::cpu(), &Ram, first, second, protection(third))),
-        Call::DontNeed => give_back(process, first, second),
+        Call::DontNeed => dontneed(process, first, second),
         Call::Fork => return fork(process, program_at(first)),
         Call::Thread => {
             process::begin_thread(process);
@@ -60,7 +60,7 @@ fn done<T>(result: Result<T, Error>) -> T {
 
 /// Gives pages back. Where those that nobody has accessed need no flush, they age just before: some other CPU may come
 /// in between, and then it has.
-fn give_back(process: &'static Process, va: u64, pages: u64) {
+fn dontneed(process: &'static Process, va: u64, pages: u64) {
     let cpu = machine::cpu();
     if cpu.tlb().policy().unaccessed == Unaccessed::Spared {
         done(process.vm().age(&cpu, &Ram, va, pages));
@@ -97,9 +97,8 @@ fn map(process: &'static Process, pages: u64, backing: u64, file_and_protection:
     let (file, protection) = ((file_and_protection >> 32) as u32, protection(file_and_protection & 0xffff_ffff));
     let region = Region { first, file, ..calls::region(pages, backing, protection) };
     let first = done(process.vm().map_region(&machine::cpu(), region));
-    // Of the one file that all have: the others have memory enough.
-    if backing == Backing::FilePrivate && file == MAPPED_FILE {
-        reclaim::mapped(process, first, pages);
+    if backing == Backing::FilePrivate {
+        reclaim::mapped(process, file, first, pages);
     }
     first
 }

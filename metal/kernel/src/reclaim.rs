@@ -62,7 +62,7 @@ struct Reclaimer {
 }
 
 /// Pages of the file take at most `pages` pages from now on, and are reclaimed in batches of `batch`, or `held` are
-/// held. One process maps it then.
+/// held. One process maps it then, once.
 pub(crate) fn limit(pages: u64, batch: u64, held: u64) {
     if pages as usize > MOST_PAGES || batch as usize > MOST_IN_BATCH {
         report::failure(&format_args!("reclaims at most {MOST_IN_BATCH} pages at a time, of {MOST_PAGES}"));
@@ -78,10 +78,13 @@ fn is_limited() -> bool {
     IS_LIMITED.load(Ordering::Relaxed)
 }
 
-/// The process maps the file in `pages` pages from `va` on.
-pub(crate) fn mapped(process: &'static Process, va: u64, pages: u64) {
+/// The process maps the file `file` in `pages` pages from `va` on.
+pub(crate) fn mapped(process: &'static Process, file: u32, va: u64, pages: u64) {
     if is_limited() {
-        RECLAIMER.lock().mapping = Some((process, va, pages));
+        let before = RECLAIMER.lock().mapping.replace((process, va, pages));
+        if file != MAPPED_FILE || before.is_some() {
+            report::failure(&"reclaims one file that one process maps; the simulator has processes=1");
+        }
     }
 }
 
