@@ -342,7 +342,6 @@ fn a_message_commands_no_terminal() {
     assert!(!output.stderr.contains(&0x1b), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Each design has a row on each workload, and the picture a mark where its work is known.
 /// So `designs` does not make these runs twice; of tlb-flush1 and reclaim, where they differ, it makes both.
 #[test]
 fn a_flush_at_reuse_changes_no_run_that_reclaims_nothing_and_stores_to_no_private_file() {
@@ -359,6 +358,7 @@ fn a_flush_at_reuse_changes_no_run_that_reclaims_nothing_and_stores_to_no_privat
     }
 }
 
+/// Each design has a row on each workload, and the picture a mark where its work is known.
 #[test]
 fn designs_stand_beside_linux_in_one_table_and_one_picture() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("designs");

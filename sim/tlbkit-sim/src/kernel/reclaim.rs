@@ -2,10 +2,9 @@
 //!
 //! A fault that finds no free page reclaims the pages that were read first, in batches, as the shrink list of Linux'
 //! reclaim does with `try_to_unmap_flush`: one flush for each batch, whatever spaces its pages are of, before the pages
-//! are free. Under
-//! [`Reclaim::AtReuse`] faults reclaim ahead, as `kswapd` does, and leave so many pages unflushed as may be held. When
-//! one is needed and none is free, the older half of the batches is flushed at once. Who answers that has flushed for
-//! all that were closed by then.
+//! are free. Under [`Reclaim::AtReuse`] faults reclaim ahead, as `kswapd` does, and leave so many pages unflushed as
+//! may be held. When one is needed and none is free, the older half of the batches is flushed at once. Who answers that
+//! has flushed for all that were closed by then.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
